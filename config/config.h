@@ -1,0 +1,92 @@
+/*
+ * The checked configuration: what YAML file and command line say, complete
+ * with defaults. Made once, then read-only; freed by config_free().
+ */
+#ifndef CUDATAP_CONFIG_H
+#define CUDATAP_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "../streamer/table/table.h"
+
+struct sink_ops;		/* sinks/: one kind of sink with its key table */
+
+/* A list of strings; n may be 0 with a NULL list. */
+struct config_strings {
+	char **list;
+	size_t n;
+};
+
+struct config_field {		/* fields.static */
+	char *name, *value;
+};
+
+struct config_sink {
+	char *name;		/* its key in the map: unique */
+	const struct sink_ops *ops;	/* from `type` */
+	char *format;		/* "json" */
+	void *options;		/* the kind's own options, by its key table */
+	struct {
+		uint64_t max_events, max_bytes;
+	} queue;
+};
+
+struct config {
+	bool api[TABLE_NAPIS];
+	bool *families;			/* [table_nfamilies] */
+	struct config_strings include, exclude;	/* functions by name or glob */
+	bool nested;
+	struct config_strings libraries;	/* empty: auto */
+	struct {
+		pid_t *list;
+		size_t n;
+	} pids;				/* empty: every process */
+	struct {
+		bool args;
+		struct config_field *statics;
+		size_t nstatics;
+	} fields;
+	char *host;
+	struct {
+		uint64_t size;		/* bytes, a power of two and multiple of the page */
+		uint64_t flush_ns;
+	} ring;
+	struct config_sink *sinks;
+	size_t nsinks;
+};
+
+/* What the command line adds to the file; NULL or empty: says nothing. */
+struct config_overrides {
+	const char *families;		/* -f a,b,c */
+	const pid_t *pids;		/* -p */
+	size_t npids;
+	const char *const *sinks;	/* -o; replace the file's sinks */
+	size_t nsinks;
+};
+
+/**
+ * config_load - file and command line to a checked configuration
+ * @path: YAML file, "-" for stdin, or NULL: defaults (the default families to stdout)
+ * @errors: every error of the file is written here, one line each:
+ *	FILE:LINE:COLUMN: what is wrong; what to do (the nearest valid word)
+ * Returns 0 and the configuration, or -EINVAL after at least one message.
+ */
+int config_load(const char *path, const struct config_overrides *overrides, FILE *errors,
+		struct config **ret_config);
+void config_free(struct config *config);
+
+/** config_print - the effective configuration as YAML that config_load() reads again (`cudatap check`) */
+int config_print(const struct config *config, FILE *out);
+
+/**
+ * config_select - which rows are wanted
+ * @state: [table_nrows], filled with enum rec_row_state: ON for selected rows; MUTED for unselected
+ *	runtime rows one of whose twins is selected (not when nested); OFF otherwise
+ */
+void config_select(const struct config *config, uint8_t *state);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * Events to lines. One encoder per format; used by the reader thread alone.
+ * The event's fields, their order and types are documented in
+ * docs/event-schema.md and docs/event.schema.json.
+ *
+ * encode_call() is the hot path: no allocation, no formatted printing, no
+ * system call. It appends one line to a buffer that the caller has reserved
+ * ENCODE_MAX_LINE bytes in.
+ */
+#ifndef CUDATAP_ENCODE_H
+#define CUDATAP_ENCODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "../decode/decode.h"
+#include "../enrich/enrich.h"
+#include "../../sinks/sink.h"
+
+#define ENCODE_MAX_LINE 16384	/* no line is longer, newline included */
+
+enum event_type {
+	EVENT_CALL, EVENT_START, EVENT_STOP, EVENT_ATTACH, EVENT_DETACH, EVENT_LOSS, EVENT_CLOCK,
+	EVENT_NTYPES
+};
+extern const char *const event_type_names[EVENT_NTYPES];
+
+struct encoder;
+
+struct encoder_options {
+	const char *run;	/* names this run of cudatap: 12 letters and digits */
+	const char *host;
+	bool args;		/* with args and out */
+	bool nested;		/* with depth and parent */
+	const struct {
+		const char *name, *value;
+	} *statics;		/* constant fields, appended as strings */
+	size_t nstatics;
+	const struct plan *plans;
+};
+
+/** encoder_new - makes the fixed fragments of every row once. NULL when out of memory. */
+struct encoder *encoder_new(const struct encoder_options *options);
+void encoder_free(struct encoder *encoder);
+
+/**
+ * encode_call - one call as one line
+ * @call: decoded; @thread: who made it (its prefix is made on first use)
+ * @seq: sequence number; @ts_ns: unix time of the start
+ * @out: at least ENCODE_MAX_LINE bytes
+ * @ret_meta: filled for the sinks
+ * Returns the line's length, newline included. Never fails: values that do not fit are cut and marked.
+ */
+size_t encode_call(struct encoder *encoder, const struct call *call, struct thread *thread, uint64_t seq,
+		   int64_t ts_ns, char *out, struct line_meta *ret_meta);
+
+/**
+ * encode_event - an event that is no call
+ * @body: its own keys, in order; a reference is borrowed
+ * @seq: 0 for an event of one sink only
+ * Not on the hot path; made with jansson. Returns the length, or -E2BIG, -ENOMEM.
+ */
+int encode_event(struct encoder *encoder, enum event_type type, json_t *body, uint64_t seq, int64_t ts_ns,
+		 char *out, struct line_meta *ret_meta);
+
+#endif
