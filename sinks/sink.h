@@ -14,27 +14,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../config/keys.h"
+
+/* Of one sink's queue, when the configuration says nothing. */
+#define SINK_QUEUE_EVENTS 65536
+#define SINK_QUEUE_BYTES  (32u << 20)
+
 /* ---- lines ---- */
 
-/* Encoded lines of one format. Written by the reader until it is full, never
- * changed afterwards; freed (or reused) when the last reference goes. */
+/* Encoded lines of one format. The reader appends until it is full; a line that
+ * has been published never changes; reused when the last reference goes. */
 struct chunk;
 
 /* What sinks may want to know of a line without parsing it. */
 struct line_meta {
-	uint64_t seq;		/* 0: an event of one sink only (its own losses) */
-	int64_t ts_ns;		/* unix time of the call's start */
+	uint64_t seq;  /* 0: an event of one sink only (its own losses) */
+	int64_t ts_ns; /* unix time of the call's start */
 	uint32_t pid, tid;
-	uint16_t row;		/* of the API table; 0xffff for events that are no calls */
-	uint8_t status;		/* enum call_status; CALL_OK for other events */
-	uint8_t type;		/* enum event_type */
-	uint32_t args_off;	/* where `,"args":...,"out":...` lies in the line, to be cut when too long */
-	uint32_t args_len;	/* 0: nothing to cut */
+	uint16_t row;      /* of the API table; 0xffff for events that are no calls */
+	uint8_t status;    /* enum call_status; CALL_OK for other events */
+	uint8_t type;      /* enum event_type */
+	uint32_t args_off; /* where `,"args":...,"out":...` lies in the line, to be cut when too long */
+	uint32_t args_len; /* 0: nothing to cut */
 };
 
 struct line {
-	const char *data;	/* ends with '\n', no other newline in it */
-	uint32_t len;		/* with the newline */
+	const char *data; /* ends with '\n', no other newline in it */
+	uint32_t len;     /* with the newline */
 	struct line_meta meta;
 };
 
@@ -42,26 +48,155 @@ struct line {
 
 /* Why a sink lost a line. Closed list; names in sink_reason_names[]. */
 enum sink_reason {
-	SINK_QUEUE_FULL, SINK_TOO_LARGE, SINK_DISK_FULL, SINK_IO_ERROR, SINK_PIPE_CLOSED, SINK_UNREACHABLE,
-	SINK_TIMED_OUT, SINK_REJECTED, SINK_AUTH, SINK_FATAL, SINK_SHUTDOWN, SINK_ENCODE_ERROR,
-	SINK_SPOOL_FULL, SINK_SPOOL_CORRUPT, SINK_NREASONS
+	SINK_QUEUE_FULL,
+	SINK_TOO_LARGE,
+	SINK_DISK_FULL,
+	SINK_IO_ERROR,
+	SINK_PIPE_CLOSED,
+	SINK_UNREACHABLE,
+	SINK_TIMED_OUT,
+	SINK_REJECTED,
+	SINK_AUTH,
+	SINK_FATAL,
+	SINK_SHUTDOWN,
+	SINK_ENCODE_ERROR,
+	SINK_SPOOL_FULL,
+	SINK_SPOOL_CORRUPT,
+	SINK_NREASONS
 };
 extern const char *const sink_reason_names[SINK_NREASONS];
 
-/* received + recovered = delivered + sum(dropped) + unknown + filtered + rate_limited
- *                      + queued + in_flight + spooled */
+/*
+ * What became of the lines that one sink was given, at any moment:
+ *
+ * received + recovered = delivered + sum(dropped) + unknown + filtered + rate_limited
+ *			+ queued + in_flight + spooled
+ *
+ * All of a sink's counters change under one lock, so that every snapshot
+ * satisfies it. The sink's own loss events (meta.seq 0) are in none of them.
+ */
 struct sink_counters {
 	uint64_t received, recovered;
 	uint64_t delivered, dropped[SINK_NREASONS], unknown, filtered, rate_limited;
 	uint64_t queued, in_flight, spooled;
-	uint64_t bytes;		/* delivered */
+	uint64_t bytes;       /* delivered */
+	uint64_t loss_events; /* written into the sink's own stream */
 };
 
-/* A run of lines that one sink lost for one reason. */
+/** sink_counters_check - does the equation hold? */
+bool sink_counters_check(const struct sink_counters *counters);
+/** sink_counters_dropped - sum over all reasons */
+uint64_t sink_counters_dropped(const struct sink_counters *counters);
+
+/* Lines that one sink lost for one reason since its last loss event. The
+ * range is the smallest that holds them; lines in between may have arrived. */
 struct sink_loss {
-	const char *sink;	/* its name */
+	const char *sink; /* its name */
 	enum sink_reason reason;
 	uint64_t count, seq_first, seq_last;
 };
+
+/* ---- a sink ---- */
+
+struct sink_ops;
+struct worker;
+
+/* What a kind of sink sees of one sink. Everything but `priv` and the idle_
+ * members is set before open() and constant. */
+struct sink {
+	const char *name; /* its key in the configuration */
+	const struct sink_ops *ops;
+	const void *options; /* as ops->keys describe them; outlive the sink */
+	const char *format;
+	void *priv; /* the kind's own; set by open(), freed by close() */
+
+	/* A descriptor that the worker watches while it has nothing to write (-1: none): on any of these
+	 * events (poll(2); POLLERR and POLLHUP always) it calls tick(). */
+	int idle_fd;
+	short idle_events;
+
+	struct worker *worker; /* of the room, not of the kind */
+};
+
+enum sink_status {
+	SINK_DONE,    /* go on; lines that were not taken are offered again at once */
+	SINK_STALLED, /* the outside takes nothing at present: they are offered again after a pause that
+		       * doubles from 50 ms to 1 s. What the queue loses meanwhile counts under `reason`. */
+	SINK_GONE,    /* the outside is gone for good: everything else is lost for `reason` */
+};
+
+/* What write() did. */
+struct sink_result {
+	size_t taken; /* so many lines, from the first: delivered, or in flight if the kind is async */
+	size_t lost;  /* so many lines behind those can never be delivered: dropped for `reason` */
+	enum sink_status status;
+	enum sink_reason reason; /* when lost, stalled or gone */
+};
+
+/*
+ * A kind of sink. All functions but check() and from_url() run in the sink's
+ * worker thread (open() and, after a failure of another sink, close(): in the
+ * thread that made the fan-out), one at a time, all signals blocked. They may
+ * wait only in sink_poll(), which a stop request ends. Functions that are
+ * NULL are not needed by the kind.
+ */
+struct sink_ops {
+	const char *type;       /* `type:` in the configuration */
+	const char *about;      /* one sentence for the reference */
+	const struct key *keys; /* of its options, up to a row without a name */
+	size_t options_size;
+	size_t batch_bytes; /* write() is given about so much at most (one line always) */
+	bool async;         /* lines that write() took are in flight until sink_delivered() and the like */
+	bool patient;       /* a stalled sink is tried until the deadline at a stop; otherwise once more */
+	uint64_t tick_ns;   /* call tick() at least so often; 0: only for idle_fd */
+
+	/* Is the combination of options right? 0, or -EINVAL and one sentence in @error. */
+	int (*check)(const void *options, char *error, size_t error_size);
+	/* The short form (`-o`). @options hold the defaults; strings in them are malloc()ed.
+	 * 0: done; -ENOENT: not a URL of this kind; -EINVAL: one of this kind, wrong, sentence in @error. */
+	int (*from_url)(const char *url, void *options, char *error, size_t error_size);
+	/* 0, or a negative errno, one sentence in @error, and nothing left open. */
+	int (*open)(struct sink *sink, char *error, size_t error_size);
+	/* @n > 0 lines in order. A line that was written in part is the first of the next call. */
+	struct sink_result (*write)(struct sink *sink, const struct line *lines, size_t n);
+	/* At a stop, queue empty: wait for what is in flight. What is then still in flight is counted
+	 * as dropped{shutdown}. */
+	void (*flush)(struct sink *sink, uint64_t deadline_ns);
+	/* Open the outside anew (rotation by others); on failure keep the old one: negative errno. */
+	int (*reopen)(struct sink *sink);
+	/* Something happened on idle_fd or tick_ns went by. taken and lost are ignored. */
+	struct sink_result (*tick)(struct sink *sink);
+	/* Free everything. @deadline_ns may have passed. */
+	void (*close)(struct sink *sink, uint64_t deadline_ns);
+};
+
+/* Deadlines are CLOCK_MONOTONIC nanoseconds; this one never comes. */
+#define SINK_NEVER UINT64_MAX
+
+/* Every kind, NULL-terminated (kinds.c); from_url() is tried in this order. */
+extern const struct sink_ops *const sink_kinds[];
+/** sink_kind - the kind of that type, or NULL */
+const struct sink_ops *sink_kind(const char *type);
+
+/* ---- what a kind of sink may call (worker.c) ---- */
+
+/**
+ * sink_poll - wait until a descriptor is ready
+ * @events: as in poll(2)
+ * @timeout_ns: how long at most, or SINK_NEVER
+ * Returns 1 when it is ready (or has an error to be read), 0 when the time is
+ * up or a stop's deadline has passed: return from write() then with what was
+ * taken. Negative errno if poll(2) fails.
+ */
+int sink_poll(struct sink *sink, int fd, short events, uint64_t timeout_ns);
+
+/*
+ * The fate of lines that are in flight (async kinds), in any thread. Lines
+ * with seq 0 are not reported.
+ */
+void sink_delivered(struct sink *sink, uint64_t n, uint64_t bytes);
+void sink_unknown(struct sink *sink, uint64_t n);
+void sink_dropped(struct sink *sink, enum sink_reason reason, uint64_t n, uint64_t seq_first,
+		  uint64_t seq_last);
 
 #endif
