@@ -30,43 +30,43 @@ typedef int32_t s32;
 typedef int64_t s64;
 #endif
 
-#define REC_MAX_ROWS 2048	/* a power of two: rows are masked with it */
-#define REC_MAX_REGS 8		/* integer argument registers (6 x86-64, 8 aarch64) */
-#define REC_MAX_STACK 24	/* stack words of arguments */
-#define REC_MAX_OPS 8		/* reads through pointers, per function */
-#define REC_MAX_SLOT 256	/* bytes of one such read */
-#define REC_MAX_DATA 1024	/* words and slots of one record */
-#define REC_MAX_DEPTH 8		/* open calls per thread that are followed */
-#define REC_COMM_LEN 16
+#define REC_MAX_ROWS  2048 /* a power of two: rows are masked with it */
+#define REC_MAX_REGS  8    /* integer argument registers (6 x86-64, 8 aarch64) */
+#define REC_MAX_STACK 24   /* stack words of arguments */
+#define REC_MAX_OPS   8    /* reads through pointers, per function */
+#define REC_MAX_SLOT  256  /* bytes of one such read */
+#define REC_MAX_DATA  1024 /* words and slots of one record */
+#define REC_MAX_DEPTH 8    /* open calls per thread that are followed */
+#define REC_COMM_LEN  16
 
 enum rec_kind {
 	REC_CALL = 1,
-	REC_THREAD,		/* the thread's first record, or its names changed */
+	REC_THREAD, /* the thread's first record, or its names changed */
 	REC_THREAD_EXIT,
-	REC_DUPLICATE,		/* two probes sit on one function */
+	REC_DUPLICATE, /* two probes sit on one function */
 };
 
 /* flags of rec_call */
-#define REC_F_UNFINISHED (1 << 0)	/* the thread ended inside the call */
+#define REC_F_UNFINISHED (1 << 0) /* the thread ended inside the call */
 
 struct rec_call {
 	u16 kind;
 	u8 flags;
-	u8 depth;		/* open API calls around this one */
+	u8 depth; /* open API calls around this one */
 	u32 reserved;
-	u64 cookie;		/* attach id << 16 | row */
-	u64 pid_tgid;		/* of the initial pid namespace: key of the thread */
+	u64 cookie;   /* attach id << 16 | row */
+	u64 pid_tgid; /* of the initial pid namespace: key of the thread */
 	u64 start_ns;
 	u64 end_ns;
-	u64 ret;		/* the return register */
-	u64 parent_cookie;	/* of the enclosing call, 0 at depth 0 */
+	u64 ret;           /* the return register */
+	u64 parent_cookie; /* of the enclosing call, 0 at depth 0 */
 	u64 parent_start_ns;
 };
 
 /* What one read through a pointer brought. */
 struct rec_slot {
-	s32 len;		/* bytes that follow (before padding), or -1: the read failed */
-	u32 count;		/* arrays: elements the program passed; strings: 1 if cut */
+	s32 len;   /* bytes that follow (before padding), or -1: the read failed */
+	u32 count; /* arrays: elements the program passed; strings: 1 if cut */
 };
 
 struct rec_thread {
@@ -74,18 +74,18 @@ struct rec_thread {
 	u16 reserved;
 	u32 uid;
 	u64 pid_tgid;
-	u64 start_ns;		/* of the thread */
-	u64 process_start_ns;	/* of its group leader: (pid, this) identifies the process */
+	u64 start_ns;         /* of the thread */
+	u64 process_start_ns; /* of its group leader: (pid, this) identifies the process */
 	u64 cgroup;
-	u32 pid, tid;		/* in cudatap's pid namespace, 0 where invisible */
-	u32 ns_pid, ns_tid;	/* in the task's own */
-	char comm[REC_COMM_LEN];	/* the group leader's */
-	char thread[REC_COMM_LEN];	/* the thread's */
+	u32 pid, tid;              /* in cudatap's pid namespace, 0 where invisible */
+	u32 ns_pid, ns_tid;        /* in the task's own */
+	char comm[REC_COMM_LEN];   /* the group leader's */
+	char thread[REC_COMM_LEN]; /* the thread's */
 };
 
 struct rec_thread_exit {
 	u16 kind;
-	u16 leader;		/* 1: the process as a whole has ended */
+	u16 leader; /* 1: the process as a whole has ended */
 	u32 reserved;
 	u64 pid_tgid;
 };
@@ -93,45 +93,45 @@ struct rec_thread_exit {
 struct rec_duplicate {
 	u16 kind;
 	u16 reserved[3];
-	u64 cookie;		/* the newer probe's */
-	u64 first_cookie;	/* of the probe that stays */
+	u64 cookie;       /* the newer probe's */
+	u64 first_cookie; /* of the probe that stays */
 };
 
 /* ---- descriptors ---- */
 
 enum rec_op_kind {
-	REC_OP_MEM = 1,		/* size bytes at *arg */
-	REC_OP_STRING,		/* NUL-terminated, at most size bytes */
-	REC_OP_ARRAY,		/* count(arg2) elements of size bytes, at most REC_MAX_SLOT */
-	REC_OP_COUNTED,		/* same, but arg2 points to the u32 or size_t count (read on return) */
-	REC_OP_STRING_PTR,	/* *arg is a pointer to a string */
+	REC_OP_MEM = 1,    /* size bytes at *arg */
+	REC_OP_STRING,     /* NUL-terminated, at most size bytes */
+	REC_OP_ARRAY,      /* count(arg2) elements of size bytes, at most REC_MAX_SLOT */
+	REC_OP_COUNTED,    /* same, but arg2 points to the u32 or size_t count (read on return) */
+	REC_OP_STRING_PTR, /* *arg is a pointer to a string */
 };
 
-#define REC_ON_RETURN (1 << 0)	/* read after success; otherwise at entry */
-#define REC_COUNT64 (1 << 1)	/* REC_OP_COUNTED: the count is 8 bytes wide */
+#define REC_ON_RETURN (1 << 0) /* read after success; otherwise at entry */
+#define REC_COUNT64   (1 << 1) /* the count is 8 bytes wide, not 4 */
 
-#define REC_ARG_RET 0xff	/* op.arg: the return value is the pointer */
+#define REC_ARG_RET 0xff /* op.arg: the return value is the pointer */
 
 struct rec_op {
 	u8 kind;
 	u8 flags;
-	u8 arg;			/* index into words[] of the pointer */
-	u8 arg2;		/* index into words[] of the count */
+	u8 arg;  /* index into words[] of the pointer */
+	u8 arg2; /* index into words[] of the count */
 	u16 size;
 	u16 reserved;
 };
 
 /* success: what lets ops with REC_ON_RETURN read */
 enum rec_success {
-	REC_SUCCESS_ALWAYS,	/* void, pointer and value functions */
-	REC_SUCCESS_ZERO,	/* status functions: (u32)ret == 0 */
+	REC_SUCCESS_ALWAYS, /* void, pointer and value functions */
+	REC_SUCCESS_ZERO,   /* status functions: (u32)ret == 0 */
 };
 
 struct rec_desc {
 	u8 nregs;
 	u8 nstack;
 	u8 nops;
-	u8 nentry;		/* the first nentry ops read at entry */
+	u8 nentry; /* the first nentry ops read at entry */
 	u8 success;
 	u8 reserved[3];
 	struct rec_op ops[REC_MAX_OPS];
@@ -141,49 +141,48 @@ struct rec_desc {
 
 /* state of row_state[]: what to do with calls of this row */
 enum rec_row_state {
-	REC_ROW_OFF,		/* attached but not wanted: not even counted */
+	REC_ROW_OFF, /* attached but not wanted: not even counted */
 	REC_ROW_ON,
-	REC_ROW_MUTED,		/* followed as an enclosing call, never emitted */
+	REC_ROW_MUTED, /* followed as an enclosing call, never emitted */
 };
 
 /* armed: when the reader wants to be woken */
 enum rec_armed {
-	REC_ARMED_NO,		/* it is consuming */
-	REC_ARMED_ANY,		/* it sleeps without time-out: any record wakes it */
-	REC_ARMED_LEVEL,	/* it sleeps one flush period: the fill level wakes it */
+	REC_ARMED_NO,    /* it is consuming */
+	REC_ARMED_ANY,   /* it sleeps without time-out: any record wakes it */
+	REC_ARMED_LEVEL, /* it sleeps one flush period: the fill level wakes it */
 };
 
 /* One counter set per CPU; user space adds them up. See docs/architecture.md
  * for the equation that they satisfy. */
 enum rec_counter {
-	REC_ENTRIES,		/* calls of selected rows in selected processes */
-	REC_SUBMITTED,		/* finished calls put into the ring */
-	REC_UNFINISHED,		/* calls put into the ring when their thread ended */
-	REC_NESTED,		/* inner calls, not emitted */
-	REC_MUTED,		/* enclosing calls of unselected rows */
-	REC_DUPLICATE_CALLS,	/* second probe on one call */
-	REC_UNPAIRED,		/* left by longjmp, exception or a lost return */
-	REC_LOST_RING,		/* the ring was full */
-	REC_LOST_STORAGE,	/* no task storage to be had */
-	REC_LOST_DEPTH,		/* deeper than REC_MAX_DEPTH */
-	REC_LOST_DETACH,	/* open when recording stopped */
-	REC_LOST_THREADS,	/* thread records deferred by a full ring (retried) */
-	REC_READ_FAILED,	/* slots that could not be read */
-	REC_ORPHAN_EXITS,	/* returns without an entry: fork inside a call, attach inside a call */
+	REC_ENTRIES,         /* calls of selected rows in selected processes */
+	REC_SUBMITTED,       /* finished calls put into the ring */
+	REC_UNFINISHED,      /* calls put into the ring when their thread ended */
+	REC_NESTED,          /* inner calls, not emitted */
+	REC_MUTED,           /* enclosing calls of unselected rows */
+	REC_DUPLICATE_CALLS, /* second probe on one call */
+	REC_UNPAIRED,        /* left by longjmp, exception or a lost return */
+	REC_LOST_RING,       /* the ring was full */
+	REC_LOST_STORAGE,    /* no task storage to be had */
+	REC_LOST_DEPTH,      /* deeper than REC_MAX_DEPTH */
+	REC_LOST_DETACH,     /* open when recording stopped */
+	REC_LOST_THREADS,    /* thread records deferred by a full ring (retried) */
+	REC_READ_FAILED,     /* slots that could not be read */
+	REC_ORPHAN_EXITS,    /* returns without an entry: fork inside a call, attach inside a call */
 	REC_NCOUNTERS
 };
 
 struct rec_shared {
 	/* written by user space before load or at run time */
-	u32 recording;		/* 0: every program returns at once */
+	u32 recording; /* 0: every program returns at once */
 	u32 nested;
-	u32 select_pids;	/* 1: only processes in the pids map */
-	u32 follow_children;	/* 1: a selected process's children are selected too */
-	u32 select_gen;		/* raised when the pids map changes */
-	u32 max_regs;
-	u64 wake_level;		/* bytes in the ring that wake a REC_ARMED_LEVEL reader */
-	u64 pidns_dev, pidns_ino;
-	u32 armed;		/* enum rec_armed, both sides */
+	u32 select_pids;     /* 1: only processes in the pids map */
+	u32 follow_children; /* 1: a selected process's children are selected too */
+	u32 select_gen;      /* raised when the pids map changes */
+	u32 pidns_ino;       /* of cudatap's pid namespace */
+	u64 wake_level;      /* bytes in the ring that wake a REC_ARMED_LEVEL reader */
+	u32 armed;           /* enum rec_armed, both sides */
 	u32 reserved;
 	u8 row_state[REC_MAX_ROWS];
 	/* written by BPF */

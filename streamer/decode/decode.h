@@ -20,8 +20,8 @@
 /* What one row's record holds, for one ABI. */
 struct plan {
 	struct rec_desc desc;
-	uint8_t op_param[REC_MAX_OPS];	/* parameter that op i reads for, or TABLE_NONE: the return value */
-	uint8_t word[DECODE_MAX_PARAMS];/* index in words[] of each parameter's first word, or TABLE_NONE */
+	uint8_t op_param[REC_MAX_OPS];   /* parameter that op i reads for, or TABLE_NONE: the return value */
+	uint8_t word[DECODE_MAX_PARAMS]; /* index in words[] of each parameter's first word, or TABLE_NONE */
 };
 
 /**
@@ -43,10 +43,10 @@ enum call_status { CALL_OK, CALL_ERROR, CALL_NOT_READY, CALL_UNFINISHED };
 
 /* A value of the record: bytes in the type's own layout. */
 struct call_value {
-	const void *data;	/* NULL: absent (not in the plan, not readable, not successful) */
-	uint32_t len;		/* bytes at data */
-	uint32_t count;		/* arrays: elements the program has, len / type size are here; strings: 1 if cut */
-	uint16_t type;		/* of one element, in table_types[] */
+	const void *data; /* NULL: absent (not in the plan, not readable, not successful) */
+	uint32_t len;     /* bytes at data */
+	uint32_t count;   /* arrays: elements the program has, len / type size are here; strings: 1 if cut */
+	uint16_t type;    /* of one element, in table_types[] */
 };
 
 /* Normalised keys; bit i of `present` = enum table_key_id i. */
@@ -54,7 +54,7 @@ struct call_keys {
 	uint32_t present;
 	enum table_direction direction;
 	int32_t device;
-	int64_t bytes;		/* clamped to 2^63-1 */
+	int64_t bytes; /* clamped to 2^63-1 */
 	uint64_t stream, kernel_handle, ptr, src_ptr;
 	uint32_t grid[3], block[3];
 	uint64_t shared_bytes;
@@ -64,15 +64,15 @@ struct call {
 	const struct table_row *row;
 	const struct rec_call *rec;
 	const uint64_t *words;
-	const struct table_error *error;	/* name and text of a status that is not success, or NULL */
+	const struct table_error *error; /* name and text of a status that is not success, or NULL */
 	enum call_status status;
-	int32_t ret;				/* low 32 bits; meaningful when row->ret == TABLE_RET_STATUS */
+	int32_t ret; /* low 32 bits; meaningful when row->ret == TABLE_RET_STATUS */
 	unsigned row_id;
 	unsigned attach_id;
-	struct call_value arg[DECODE_MAX_PARAMS];	/* as passed: the words */
-	struct call_value in[DECODE_MAX_PARAMS];	/* TABLE_IN pointees */
-	struct call_value out[DECODE_MAX_PARAMS];	/* TABLE_OUT pointees */
-	struct call_value ret_string;			/* TABLE_RET_STRING */
+	struct call_value arg[DECODE_MAX_PARAMS]; /* as passed: the words */
+	struct call_value in[DECODE_MAX_PARAMS];  /* TABLE_IN pointees */
+	struct call_value out[DECODE_MAX_PARAMS]; /* TABLE_OUT pointees */
+	struct call_value ret_string;             /* TABLE_RET_STRING */
 	struct call_keys keys;
 };
 

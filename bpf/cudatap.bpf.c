@@ -1,0 +1,671 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The BPF program: one generic pair for every CUDA function.
+ *
+ * At entry the call gets a frame on its thread's stack of open calls (task
+ * storage), in which its record is built: registers, stack words and what
+ * the row's descriptor wants read at entry. At return the descriptor's
+ * return reads are added and the record goes into the ring in one copy.
+ *
+ * A frame knows the stack pointer of its call. That is what keeps the stack
+ * honest after longjmp, exceptions and lost returns: a call that begins at a
+ * higher stack pointer than an open frame proves that frame dead.
+ *
+ * Every pair exists three times (classic, multi, session: what the kernel
+ * offers) and in a sleepable form for functions that bring strings, whose
+ * pages may not have been touched yet.
+ */
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s16 s16;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef u8 bool;
+#define true 1
+#define false 0
+
+#include "record.h"
+#include "arch.h"
+#include "kernel.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* A call under way. rec and data lie together: they are the record. */
+struct frame {
+	u64 sp;
+	u32 len; /* of data */
+	u32 muted;
+	struct rec_call rec;
+	u8 data[REC_MAX_DATA + sizeof(struct rec_slot) + REC_MAX_SLOT];
+};
+
+struct thread_state {
+	u32 depth;
+	u32 select_gen; /* of the decision below; 0: none yet */
+	u8 selected;
+	u8 announced;
+	u8 duplicate_told;
+	struct frame frames[REC_MAX_DEPTH];
+};
+
+struct counters {
+	u64 v[REC_NCOUNTERS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread_state);
+} threads SEC(".maps");
+
+/* Selected processes, by their pid in cudatap's own pid namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u8);
+} pids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+/* The only variable in .bss: user space maps it as a whole. */
+struct rec_shared shared;
+
+extern bool bpf_session_is_return(void) __ksym __weak;
+
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+
+static __always_inline struct counters *my_counters(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+/* ---- who ---- */
+
+/* The task's pid in the pid namespace with this inode, 0 where it has none;
+ * in its own namespace when inum is 0. */
+static __always_inline u32 pid_in(struct task_struct *task, u32 inum)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	u32 level = BPF_CORE_READ(pid, level);
+	struct upid upid;
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		/* from the innermost namespace outwards */
+		if (level > 32)
+			return 0;
+		if (bpf_core_read(&upid, sizeof(upid),
+				  (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+					  level * bpf_core_type_size(struct upid)))
+			return 0;
+		if (!inum || BPF_CORE_READ(upid.ns, ns.inum) == inum)
+			return upid.nr;
+		if (!level)
+			return 0;
+		level--;
+	}
+	return 0;
+}
+
+static __always_inline bool is_selected(struct task_struct *task)
+{
+	u32 pid;
+
+	if (!shared.select_pids)
+		return true;
+	pid = pid_in(BPF_CORE_READ(task, group_leader), shared.pidns_ino);
+	return bpf_map_lookup_elem(&pids, &pid) != NULL;
+}
+
+/* Wake the reader where it asked to be. The record is committed by now and
+ * the reader looks at the ring after it has set `armed`, so one of both sees
+ * the other. */
+static __always_inline void wake_reader(void)
+{
+	u32 armed = READ_ONCE(shared.armed);
+	void *nothing;
+
+	if (armed == REC_ARMED_NO)
+		return;
+	if (armed == REC_ARMED_LEVEL && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < shared.wake_level)
+		return;
+	if (__sync_lock_test_and_set(&shared.armed, REC_ARMED_NO) == REC_ARMED_NO)
+		return;
+	nothing = bpf_ringbuf_reserve(&ring, 8, 0);
+	if (nothing)
+		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+}
+
+/* Says who the thread is, once and again after a new name. */
+static __noinline int announce(struct thread_state *t)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+	struct rec_thread rec = {.kind = REC_THREAD};
+
+	if (!t)
+		return 0;
+	rec.uid = bpf_get_current_uid_gid();
+	rec.pid_tgid = bpf_get_current_pid_tgid();
+	rec.start_ns = BPF_CORE_READ(task, start_boottime);
+	rec.process_start_ns = BPF_CORE_READ(leader, start_boottime);
+	rec.cgroup = bpf_get_current_cgroup_id();
+	rec.pid = pid_in(leader, shared.pidns_ino);
+	rec.tid = pid_in(task, shared.pidns_ino);
+	rec.ns_pid = pid_in(leader, 0);
+	rec.ns_tid = pid_in(task, 0);
+	BPF_CORE_READ_STR_INTO(&rec.comm, leader, comm);
+	bpf_get_current_comm(rec.thread, sizeof(rec.thread));
+	if (bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
+		return 0;
+	wake_reader();
+	t->announced = 1;
+	return 1;
+}
+
+/* ---- reading through pointers ---- */
+
+static __always_inline long read_user(void *dst, u32 size, const void *src, bool sleepable)
+{
+	if (sleepable)
+		return bpf_copy_from_user(dst, size, src);
+	return bpf_probe_read_user(dst, size, src);
+}
+
+/* bpf_probe_read_user_str() does not fault pages in; a sleepable program can
+ * touch them first. */
+static __always_inline long read_string(void *dst, u32 size, const void *src, bool sleepable)
+{
+	const void *next_page = (const void *)(((u64)src | 4095) + 1);
+	u8 byte;
+
+	if (sleepable) {
+		if (bpf_copy_from_user(&byte, 1, src))
+			return -1;
+		if (next_page - src < size)
+			bpf_copy_from_user(&byte, 1, next_page);
+	}
+	return bpf_probe_read_user_str(dst, size, src);
+}
+
+static __always_inline u64 word(const struct frame *f, u32 i)
+{
+	return *(const u64 *)(f->data + (i & 31) * 8);
+}
+
+/* Performs one op at the end of the frame's data. */
+static __always_inline void read_op(struct frame *f, const struct rec_op *op, u64 ret, bool sleepable)
+{
+	u64 count = 1, ptr = op->arg == REC_ARG_RET ? ret : word(f, op->arg);
+	u32 off = f->len, size = op->size;
+	struct rec_slot *slot;
+	long len = -1;
+
+	if (off > REC_MAX_DATA || size > REC_MAX_SLOT)
+		return;
+	slot = (void *)f->data + off;
+	slot->count = 0;
+	switch (op->kind) {
+	case REC_OP_STRING_PTR:
+		if (read_user(&ptr, sizeof(ptr), (void *)ptr, sleepable))
+			break;
+		/* fall through */
+	case REC_OP_STRING:
+		len = read_string(slot + 1, size, (void *)ptr, sleepable);
+		if (len == size) {
+			/* the last byte before the NUL tells a full buffer from a cut text */
+			u8 next = 0;
+
+			read_user(&next, 1, (void *)ptr + size - 1, sleepable);
+			slot->count = next != 0;
+		}
+		if (len > 0)
+			len--;
+		break;
+	case REC_OP_COUNTED:
+	case REC_OP_ARRAY:
+		count = word(f, op->arg2);
+		if (op->kind == REC_OP_COUNTED) {
+			u64 passed = count;
+
+			count = 0;
+			if (read_user(&count, op->flags & REC_COUNT64 ? 8 : 4, (void *)passed, sleepable))
+				break;
+		}
+		if (!(op->flags & REC_COUNT64))
+			count = (u32)count;
+		slot->count = count > 0xffffffff ? 0xffffffff : count;
+		if (!size)
+			break;
+		if (count > REC_MAX_SLOT / size)
+			count = REC_MAX_SLOT / size;
+		size *= count;
+		/* fall through */
+	case REC_OP_MEM:
+		if (size > REC_MAX_SLOT)
+			break;
+		if (!size)
+			len = 0;
+		else if (!read_user(slot + 1, size, (void *)ptr, sleepable))
+			len = size;
+		break;
+	}
+	if (len < 0 || len > REC_MAX_SLOT)
+		len = -1;
+	slot->len = len;
+	if (len < 0)
+		len = 0;
+	f->len = off + sizeof(*slot) + ((len + 7) & ~7);
+}
+
+static __always_inline void read_ops(struct frame *f, const struct rec_desc *desc, u32 first, u32 end,
+				     u64 ret, struct counters *c, bool sleepable)
+{
+	u32 i;
+
+	for (i = 0; i < REC_MAX_OPS; i++) {
+		u32 off = f->len;
+
+		if (i < first)
+			continue;
+		if (i >= end)
+			break;
+		read_op(f, &desc->ops[i], ret, sleepable);
+		if (off <= REC_MAX_DATA && ((struct rec_slot *)(f->data + off))->len < 0)
+			c->v[REC_READ_FAILED]++;
+	}
+}
+
+/* ---- the stack of open calls ---- */
+
+static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
+{
+	return &t->frames[i & (REC_MAX_DEPTH - 1)];
+}
+
+static __always_inline void frame_drop(struct frame *f, struct counters *c)
+{
+	c->v[f->muted ? REC_MUTED : REC_UNPAIRED]++;
+}
+
+#if defined(__TARGET_ARCH_x86)
+/*
+ * A second entry at the stack pointer of an open call: did that call jump
+ * here (tail call), or was it left by longjmp and its caller calls anew? In
+ * the first case its return address has been replaced by the kernel's return
+ * trampoline, in the second the new call instruction has pushed its own.
+ */
+static __always_inline bool is_tail_call(const struct regs *ctx)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	u64 trampoline, return_address = 0;
+
+	trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+	bpf_probe_read_user(&return_address, sizeof(return_address), (void *)REGS_SP(ctx));
+	return trampoline && trampoline == return_address;
+}
+#else
+static __always_inline bool is_tail_call(const struct regs *ctx)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return ctx->x[30] == BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+}
+#endif
+
+enum entered { ENTER_NEW, ENTER_DUPLICATE };
+
+/* Brings the stack in line with a call that begins at sp; says what the call is. */
+static __always_inline enum entered settle(struct thread_state *t, const struct regs *ctx, u64 cookie,
+					   struct counters *c)
+{
+	u64 sp = REGS_SP(ctx);
+	u32 depth = t->depth, i;
+	struct frame *top;
+
+	if (!depth)
+		return ENTER_NEW;
+	for (i = 0; i < REC_MAX_DEPTH; i++) {
+		if (!depth || frame_at(t, depth - 1)->sp >= sp)
+			break;
+		frame_drop(frame_at(t, --depth), c);
+	}
+	t->depth = depth;
+	if (!depth)
+		return ENTER_NEW;
+	top = frame_at(t, depth - 1);
+	if (top->sp != sp)
+		return ENTER_NEW;
+	if (top->rec.cookie != cookie && (u16)top->rec.cookie == (u16)cookie) {
+		/* one function, two probes: tell once per thread, user space detaches the newer */
+		c->v[REC_DUPLICATE_CALLS]++;
+		if (!t->duplicate_told) {
+			struct rec_duplicate rec = {
+				.kind = REC_DUPLICATE, .cookie = cookie, .first_cookie = top->rec.cookie};
+
+			if (!bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
+				t->duplicate_told = 1;
+		}
+		return ENTER_DUPLICATE;
+	}
+	if (!is_tail_call(ctx)) {
+		frame_drop(top, c);
+		t->depth = depth - 1;
+	}
+	return ENTER_NEW;
+}
+
+static __always_inline struct thread_state *thread_get(struct counters *c)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	if (t && t->select_gen == shared.select_gen)
+		return t->selected ? t : NULL;
+	if (!is_selected(task)) {
+		if (t) {
+			t->selected = 0;
+			t->select_gen = shared.select_gen;
+		}
+		return NULL;
+	}
+	if (!t) {
+		t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!t) {
+			c->v[REC_ENTRIES]++;
+			c->v[REC_LOST_STORAGE]++;
+			return NULL;
+		}
+	}
+	t->selected = 1;
+	t->select_gen = shared.select_gen;
+	return t;
+}
+
+/* Returns true when the call has a frame and wants its return. */
+static __always_inline bool enter(struct regs *ctx, bool sleepable)
+{
+	struct thread_state *t;
+	const struct rec_desc *desc;
+	struct counters *c;
+	struct frame *f, *parent;
+	u64 cookie;
+	u32 row, depth, nstack;
+	u8 state;
+
+	if (!shared.recording)
+		return false;
+	cookie = bpf_get_attach_cookie(ctx);
+	row = cookie & (REC_MAX_ROWS - 1);
+	state = shared.row_state[row];
+	if (state == REC_ROW_OFF)
+		return false;
+	c = my_counters();
+	if (!c)
+		return false;
+	t = thread_get(c);
+	if (!t)
+		return false;
+	c->v[REC_ENTRIES]++;
+	if (settle(t, ctx, cookie, c) == ENTER_DUPLICATE)
+		return false;
+	depth = t->depth;
+	if (depth && !shared.nested) {
+		c->v[REC_NESTED]++;
+		return false;
+	}
+	if (depth >= REC_MAX_DEPTH) {
+		c->v[REC_LOST_DEPTH]++;
+		return false;
+	}
+	if (!t->announced && state == REC_ROW_ON && !announce(t))
+		c->v[REC_LOST_THREADS]++;
+	f = frame_at(t, depth);
+	f->sp = REGS_SP(ctx);
+	f->muted = state == REC_ROW_MUTED;
+	f->rec.cookie = cookie;
+	f->rec.kind = REC_CALL;
+	f->rec.flags = 0;
+	f->rec.depth = depth;
+	f->rec.pid_tgid = bpf_get_current_pid_tgid();
+	f->rec.parent_cookie = 0;
+	f->rec.parent_start_ns = 0;
+	if (depth) {
+		parent = frame_at(t, depth - 1);
+		f->rec.parent_cookie = parent->rec.cookie;
+		f->rec.parent_start_ns = parent->rec.start_ns;
+	}
+	t->depth = depth + 1;
+	desc = &shared.desc[row];
+	regs_args(ctx, (u64 *)f->data);
+	f->len = (desc->nregs & 15) * 8;
+	nstack = desc->nstack;
+	if (nstack) {
+		if (nstack > REC_MAX_STACK)
+			nstack = REC_MAX_STACK;
+		if (bpf_probe_read_user(f->data + f->len, nstack * 8, (void *)REGS_STACK_ARGS(ctx)))
+			c->v[REC_READ_FAILED]++;
+		f->len += nstack * 8;
+	}
+	if (desc->nentry)
+		read_ops(f, desc, 0, desc->nentry, 0, c, sleepable);
+	f->rec.start_ns = bpf_ktime_get_boot_ns();
+	return true;
+}
+
+static __always_inline void submit(struct frame *f, struct counters *c, enum rec_counter as)
+{
+	u32 len = f->len;
+
+	if (len > REC_MAX_DATA)
+		len = REC_MAX_DATA;
+	if (bpf_ringbuf_output(&ring, &f->rec, sizeof(f->rec) + len, BPF_RB_NO_WAKEUP)) {
+		c->v[REC_LOST_RING]++;
+		__sync_fetch_and_add(&shared.lost_by_row[f->rec.cookie & (REC_MAX_ROWS - 1)], 1);
+	} else {
+		c->v[as]++;
+	}
+	wake_reader();
+}
+
+/* The frame of the call that returns, frames above it dropped and it popped; NULL if it has none. */
+static __always_inline struct frame *leave_frame(struct thread_state *t, u64 sp, u64 cookie,
+						 struct counters *c)
+{
+	u32 depth = t->depth, i, top = depth;
+	struct frame *f;
+
+	for (i = 0; i < REC_MAX_DEPTH; i++) {
+		if (!depth)
+			return NULL;
+		f = frame_at(t, depth - 1);
+		if (f->sp > sp)
+			return NULL;
+		if (f->sp == sp && f->rec.cookie == cookie)
+			break;
+		depth--;
+	}
+	if (!depth || i == REC_MAX_DEPTH)
+		return NULL;
+	for (i = 0; i < REC_MAX_DEPTH; i++) {
+		if (top <= depth)
+			break;
+		frame_drop(frame_at(t, --top), c);
+	}
+	t->depth = depth - 1;
+	return frame_at(t, depth - 1);
+}
+
+static __always_inline void leave(struct regs *ctx, bool sleepable)
+{
+	u64 now = bpf_ktime_get_boot_ns(), ret = REGS_RET(ctx), cookie;
+	const struct rec_desc *desc;
+	struct thread_state *t;
+	struct counters *c;
+	struct frame *f;
+
+	if (!shared.recording)
+		return;
+	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+	c = my_counters();
+	if (!c)
+		return;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!t || !t->depth) {
+		if (t || is_selected(bpf_get_current_task_btf()))
+			c->v[REC_ORPHAN_EXITS]++;
+		return;
+	}
+	f = leave_frame(t, REGS_ENTRY_SP(ctx), cookie, c);
+	if (!f)
+		return;
+	if (f->muted) {
+		c->v[REC_MUTED]++;
+		return;
+	}
+	desc = &shared.desc[cookie & (REC_MAX_ROWS - 1)];
+	f->rec.end_ns = now;
+	f->rec.ret = ret;
+	if (desc->nops > desc->nentry && (desc->success == REC_SUCCESS_ALWAYS || !(u32)ret))
+		read_ops(f, desc, desc->nentry, desc->nops, ret, c, sleepable);
+	submit(f, c, REC_SUBMITTED);
+}
+
+/* ---- the pairs ---- */
+
+#define PAIR(suffix, sleepable)                                                   \
+	SEC("uprobe/entry" #suffix)                                               \
+	int on_entry##suffix(struct regs *ctx)                                    \
+	{                                                                         \
+		enter(ctx, sleepable);                                            \
+		return 0;                                                         \
+	}                                                                         \
+	SEC("uprobe/return" #suffix)                                              \
+	int on_return##suffix(struct regs *ctx)                                   \
+	{                                                                         \
+		leave(ctx, sleepable);                                            \
+		return 0;                                                         \
+	}                                                                         \
+	SEC("uprobe/session" #suffix)                                             \
+	int on_session##suffix(struct regs *ctx)                                  \
+	{                                                                         \
+		if (bpf_session_is_return()) {                                    \
+			leave(ctx, sleepable);                                    \
+			return 0;                                                 \
+		}                                                                 \
+		return !enter(ctx, sleepable); /* 1: the return is never armed */ \
+	}
+
+PAIR(, false)
+PAIR(_sleepable, true)
+
+/* ---- lives of threads ---- */
+
+/* What a thread leaves open when it ends or execs will not return. */
+static __always_inline void close_frames(struct thread_state *t, struct counters *c)
+{
+	u32 depth = t->depth, i;
+
+	t->depth = 0;
+	if (!shared.recording)
+		return;
+	for (i = 0; i < REC_MAX_DEPTH; i++) {
+		struct frame *f = frame_at(t, i);
+
+		if (i >= depth)
+			break;
+		if (f->muted) {
+			c->v[REC_MUTED]++;
+			continue;
+		}
+		f->rec.flags |= REC_F_UNFINISHED;
+		f->rec.end_ns = bpf_ktime_get_boot_ns();
+		f->rec.ret = 0;
+		submit(f, c, REC_UNFINISHED);
+	}
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *unused)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	bool last = BPF_CORE_READ(task, signal, live.counter) == 0;
+	struct counters *c = my_counters();
+
+	if (t && c) {
+		struct rec_thread_exit rec = {
+			.kind = REC_THREAD_EXIT, .leader = last, .pid_tgid = bpf_get_current_pid_tgid()};
+
+		close_frames(t, c);
+		if (t->announced && !bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
+			wake_reader();
+	}
+	if (last && shared.select_pids) {
+		u32 pid = pid_in(BPF_CORE_READ(task, group_leader), shared.pidns_ino);
+
+		bpf_map_delete_elem(&pids, &pid);
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *unused)
+{
+	struct thread_state *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+	struct counters *c = my_counters();
+
+	if (t && c) {
+		close_frames(t, c);
+		t->announced = 0;
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 parent_pid, pid;
+	u8 yes = 1;
+
+	if (!shared.select_pids || !shared.follow_children || child->pid != child->tgid)
+		return 0;
+	parent_pid = pid_in(parent->group_leader, shared.pidns_ino);
+	if (!bpf_map_lookup_elem(&pids, &parent_pid))
+		return 0;
+	pid = pid_in(child, shared.pidns_ino);
+	bpf_map_update_elem(&pids, &pid, &yes, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task)
+{
+	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	if (t)
+		t->announced = 0;
+	return 0;
+}

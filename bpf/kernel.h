@@ -1,0 +1,62 @@
+/*
+ * The few kernel structures that the program looks into. Only names matter:
+ * offsets are relocated against the running kernel's BTF at load (CO-RE), so
+ * no generated vmlinux.h is needed.
+ */
+#ifndef CUDATAP_KERNEL_H
+#define CUDATAP_KERNEL_H
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	u64 start_boottime;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	struct signal_struct *signal;
+	struct mm_struct *mm;
+	char comm[REC_COMM_LEN];
+};
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,323 @@
+/*
+ * Probes on files. uprobe_multi and session links hold any number of
+ * functions each and take all or nothing: on refusal the set is halved until
+ * the bad function stands alone. Classic probes are one perf event and one
+ * link per function and side.
+ *
+ * The return side is attached before the entry side and closed after it, so
+ * that a recorded entry always has its return.
+ */
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* BPF_LINK_CREATE's attributes for uprobe_multi; the headers of older distributions lack them. */
+struct link_create_attr {
+	uint32_t prog_fd, target_fd, attach_type, flags;
+	union {
+		struct {
+			uint64_t path, offsets, ref_ctr_offsets, cookies;
+			uint32_t cnt, flags, pid;
+		} multi;
+		struct {
+			uint64_t cookie;
+		} perf;
+	};
+};
+
+/* What one call of capture_attach() works on. */
+struct job {
+	struct capture *capture;
+	char path[64]; /* /proc/self/fd/N */
+	unsigned attach_id;
+	pid_t pid;
+	bool sleepable;
+	struct probe_set *set;
+	struct capture_attached *result;
+	/* functions of this sleepable class */
+	uint64_t *offsets, *cookies;
+	unsigned char *refused;
+};
+
+static int link_create(struct link_create_attr *attr)
+{
+	int fd = syscall(SYS_bpf, BPF_LINK_CREATE, attr, sizeof(*attr));
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int set_add(struct probe_set *set, int fd)
+{
+	int *fds = realloc(set->fds, (set->nfds + 1) * sizeof(*fds));
+
+	if (!fds) {
+		close(fd);
+		return -ENOMEM;
+	}
+	set->fds = fds;
+	fds[set->nfds++] = fd;
+	return 0;
+}
+
+static int multi_link(const struct job *job, int side, size_t first, size_t n)
+{
+	static const uint32_t types[CAPTURE_NMETHODS] = {57, 48, 0}; /* session, multi */
+	struct link_create_attr attr = {
+		.prog_fd = job->capture->prog_fd[job->sleepable][side],
+		.attach_type = types[job->capture->method],
+		.multi =
+			{
+				.path = (uintptr_t)job->path,
+				.offsets = (uintptr_t)(job->offsets + first),
+				.cookies = (uintptr_t)(job->cookies + first),
+				.cnt = n,
+				.flags = side == SIDE_RETURN, /* BPF_F_UPROBE_MULTI_RETURN */
+				.pid = job->pid,
+			},
+	};
+
+	return link_create(&attr);
+}
+
+/* A number from the uprobe PMU's sysfs files, such as "6" or "config:0". */
+static int pmu_number(const char *file)
+{
+	char path[128], text[32] = "", *digits;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/uprobe/%s", file);
+	f = fopen(path, "re");
+	if (!f)
+		return -errno;
+	if (!fgets(text, sizeof(text), f))
+		text[0] = 0;
+	fclose(f);
+	digits = strpbrk(text, "0123456789");
+	return digits ? atoi(digits) : -EINVAL;
+}
+
+static int classic_link(const struct job *job, int side, size_t i)
+{
+	struct link_create_attr link = {.attach_type = BPF_PERF_EVENT, .perf.cookie = job->cookies[i]};
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = pmu_number("type"),
+		.config1 = (uintptr_t)job->path,
+		.config2 = job->offsets[i],
+	};
+	int event, fd;
+
+	if (side == SIDE_RETURN)
+		attr.config = 1ull << pmu_number("format/retprobe");
+	event = syscall(SYS_perf_event_open, &attr, job->pid ? job->pid : -1, job->pid ? -1 : 0, -1,
+			PERF_FLAG_FD_CLOEXEC);
+	if (event < 0)
+		return -errno;
+	link.prog_fd = job->capture->prog_fd[0][side];
+	link.target_fd = event;
+	fd = link_create(&link);
+	if (fd >= 0 && ioctl(event, PERF_EVENT_IOC_ENABLE, 0)) {
+		close(fd);
+		fd = -errno;
+	}
+	close(event); /* the link keeps the event */
+	return fd;
+}
+
+static void refuse(struct job *job, size_t i, int err)
+{
+	if (!job->result->error)
+		job->result->error = -err;
+	job->result->failed++;
+	job->refused[i] = 1;
+}
+
+/* One side of functions [first, first + n); a set that is refused is halved. */
+static void attach_side(struct job *job, int side, size_t first, size_t n)
+{
+	bool classic = job->capture->method == CAPTURE_CLASSIC;
+	size_t half = n / 2;
+	int fd;
+
+	if (!n || (n == 1 && job->refused[first]))
+		return;
+	fd = classic && n > 1 ? -E2BIG
+	     : classic        ? classic_link(job, side, first)
+			      : multi_link(job, side, first, n);
+	if (fd >= 0) {
+		fd = set_add(job->set, fd);
+		if (fd < 0)
+			refuse(job, first, fd);
+		return;
+	}
+	if (n == 1) {
+		refuse(job, first, fd);
+		return;
+	}
+	if (fd == -EPERM || fd == -EACCES || fd == -ESRCH) { /* no smaller set will do better */
+		refuse(job, first, fd);
+		job->result->failed += n - 1;
+		memset(job->refused + first, 1, n);
+		return;
+	}
+	attach_side(job, side, first, half);
+	attach_side(job, side, first + half, n - half);
+}
+
+static size_t choose(struct job *job, const struct find_function *functions, size_t n)
+{
+	bool has_sleepable = job->capture->method != CAPTURE_CLASSIC;
+	size_t i, chosen = 0;
+
+	for (i = 0; i < n; i++) {
+		bool names = table_rows[functions[i].row].flags & TABLE_BRINGS_NAMES;
+
+		if ((names && has_sleepable) != job->sleepable)
+			continue;
+		job->offsets[chosen] = functions[i].offset;
+		job->cookies[chosen++] = (uint64_t)job->attach_id << 16 | functions[i].row;
+	}
+	return chosen;
+}
+
+static void attach_class(struct job *job, const struct find_function *functions, size_t n)
+{
+	size_t chosen, i;
+
+	memset(job->refused, 0, n);
+	chosen = choose(job, functions, n);
+	if (job->capture->method == CAPTURE_SESSION) {
+		attach_side(job, SIDE_SESSION, 0, chosen);
+	} else {
+		attach_side(job, SIDE_RETURN, 0, chosen);
+		attach_side(job, SIDE_ENTRY, 0, chosen);
+	}
+	for (i = 0; i < chosen; i++)
+		job->set->functions += !job->refused[i];
+}
+
+static struct probe_set *set_new(struct capture *capture, unsigned attach_id)
+{
+	struct probe_set *sets = realloc(capture->sets, (capture->nsets + 1) * sizeof(*sets));
+
+	if (!sets)
+		return NULL;
+	capture->sets = sets;
+	memset(&sets[capture->nsets], 0, sizeof(*sets));
+	sets[capture->nsets].attach_id = attach_id;
+	return &sets[capture->nsets++];
+}
+
+static void raise_nofile(size_t more)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= more)
+		return;
+	if (limit.rlim_max < more)
+		limit.rlim_max = more; /* needs CAP_SYS_RESOURCE */
+	limit.rlim_cur = more;
+	if (setrlimit(RLIMIT_NOFILE, &limit) && !getrlimit(RLIMIT_NOFILE, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit); /* as far as it goes: what does not fit is reported */
+	}
+}
+
+int capture_attach(struct capture *capture, int fd, unsigned attach_id, const struct find_function *functions,
+		   size_t n, pid_t pid, struct capture_attached *ret_attached)
+{
+	struct job job = {.capture = capture, .attach_id = attach_id, .pid = pid, .result = ret_attached};
+	int err = -ENOMEM;
+
+	memset(ret_attached, 0, sizeof(*ret_attached));
+	snprintf(job.path, sizeof(job.path), "/proc/self/fd/%d", fd);
+	job.set = set_new(capture, attach_id);
+	job.offsets = calloc(n + 1, sizeof(*job.offsets));
+	job.cookies = calloc(n + 1, sizeof(*job.cookies));
+	job.refused = calloc(n + 1, 1);
+	if (job.set && job.offsets && job.cookies && job.refused) {
+		if (capture->method == CAPTURE_CLASSIC)
+			raise_nofile(256 + 2 * n);
+		for (int sleepable = 0; sleepable < 2; sleepable++) {
+			job.sleepable = sleepable;
+			attach_class(&job, functions, n);
+		}
+		ret_attached->functions = job.set->functions;
+		err = job.set->functions ? 0 : -(ret_attached->error ? ret_attached->error : ENOENT);
+	}
+	free(job.offsets);
+	free(job.cookies);
+	free(job.refused);
+	return err;
+}
+
+/* Entry sides were added last and go first. */
+static void close_fds(struct probe_set *set)
+{
+	while (set->nfds)
+		close(set->fds[--set->nfds]);
+	free(set->fds);
+	set->fds = NULL;
+}
+
+/* Closing a classic probe takes 0.1 s: a child that inherited the descriptors does it alone. */
+static void close_in_background(struct capture *capture)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		return; /* then it takes its time here, at exit */
+	if (child == 0) {
+		int null = dup(0), i;
+		size_t s;
+
+		setsid();
+		/* hold no pipe of the user's open */
+		close(null);
+		for (i = 0; i < 3; i++)
+			close(i);
+		for (s = 0; s < capture->nsets; s++)
+			close_fds(&capture->sets[s]);
+		_exit(0);
+	}
+}
+
+unsigned capture_detach(struct capture *capture, unsigned attach_id)
+{
+	unsigned functions = 0;
+	size_t i = 0;
+
+	while (i < capture->nsets) {
+		struct probe_set *set = &capture->sets[i];
+
+		if (set->attach_id != attach_id) {
+			i++;
+			continue;
+		}
+		functions += set->functions;
+		close_fds(set);
+		capture->sets[i] = capture->sets[--capture->nsets];
+	}
+	return functions;
+}
+
+void probe_sets_close(struct capture *capture)
+{
+	size_t i;
+
+	if (capture->method == CAPTURE_CLASSIC && capture->nsets)
+		close_in_background(capture);
+	for (i = 0; i < capture->nsets; i++)
+		close_fds(&capture->sets[i]);
+	free(capture->sets);
+	capture->sets = NULL;
+	capture->nsets = 0;
+}

@@ -1,0 +1,111 @@
+/*
+ * Capture: the loaded BPF program, its probes on files, and its ring.
+ *
+ * The control thread loads, attaches, detaches and reads counters; the reader
+ * thread alone calls capture_read(). Both run at the same time.
+ */
+#ifndef CUDATAP_CAPTURE_H
+#define CUDATAP_CAPTURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../../bpf/record.h"
+#include "../decode/decode.h"
+#include "../find/find.h"
+
+/* How probes are put on functions, best first. */
+enum capture_method {
+	CAPTURE_SESSION, /* uprobe sessions, kernel 6.13: one link, return armed on demand */
+	CAPTURE_MULTI,   /* uprobe_multi links, kernel 6.6 */
+	CAPTURE_CLASSIC, /* one perf event per function and side, kernel 5.15 */
+	CAPTURE_NMETHODS,
+	CAPTURE_AUTO = CAPTURE_NMETHODS
+};
+extern const char *const capture_method_names[CAPTURE_NMETHODS];
+
+struct capture_options {
+	enum capture_method method; /* CAPTURE_AUTO: the best that works */
+	uint64_t ring_size;         /* bytes, a power of two, at least one page */
+	uint64_t flush_ns;          /* how long a record may wait while the reader is awake */
+	bool nested;
+	bool select_pids; /* only processes given by capture_select_pid() */
+	bool follow_children;
+	const struct plan *plans; /* [table_nrows]; kept until capture_free() */
+	const uint8_t *row_state; /* [table_nrows], enum rec_row_state */
+};
+
+struct capture;
+
+/**
+ * capture_new - load the BPF program
+ * @error: one message for the user, with what to do, when the result is negative
+ * Nothing is recorded before capture_record(). Returns 0 or a negative errno.
+ */
+int capture_new(const struct capture_options *options, struct capture **ret_capture, char *error,
+		size_t error_size);
+
+/** capture_free - detach everything and unload. With classic probes the closing goes to a background
+ * process, since it takes 0.1 s a probe. NULL is fine. */
+void capture_free(struct capture *capture);
+
+enum capture_method capture_method(const struct capture *capture);
+
+/** capture_record - let the programs record, or make them return at once */
+void capture_record(struct capture *capture, bool on);
+
+/** capture_select_pid - add or remove a process (pid in cudatap's pid namespace) */
+int capture_select_pid(struct capture *capture, pid_t pid, bool selected);
+
+/** capture_row_state - switch one function at once, without touching links */
+void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state state);
+
+struct capture_attached {
+	unsigned functions; /* probed */
+	unsigned failed;    /* refused by the kernel one by one */
+	int error;          /* errno of the first refusal */
+};
+
+/**
+ * capture_attach - probe the functions of a file
+ * @fd: the file; may be closed afterwards
+ * @attach_id: 1...; appears in each record's cookie
+ * @functions: those to probe (rows that are OFF may be left out by the caller)
+ * @pid: bind the probes to one process (where the kernel can), 0: all
+ * May be called again with the same id (another pid). Returns 0 when at least one
+ * function is probed, else a negative errno.
+ */
+int capture_attach(struct capture *capture, int fd, unsigned attach_id, const struct find_function *functions,
+		   size_t n, pid_t pid, struct capture_attached *ret_attached);
+
+/** capture_detach - remove all probes of an attach id. Returns how many functions had one. */
+unsigned capture_detach(struct capture *capture, unsigned attach_id);
+
+/* Sums over CPUs, read one after the other: exact when the traced programs are quiet. */
+struct capture_counters {
+	uint64_t v[REC_NCOUNTERS];
+};
+void capture_counters(const struct capture *capture, struct capture_counters *ret_counters);
+/** capture_lost_by_row - calls of a row that the full ring refused */
+uint64_t capture_lost_by_row(const struct capture *capture, unsigned row);
+/* Called for each record, in ring order; the record is valid during the call. */
+typedef void (*capture_record_fn)(void *ctx, const void *record, size_t size);
+
+/**
+ * capture_read - one turn of the reader thread
+ * @fn: called for every record in the ring
+ * @wait: sleep until there is something (or capture_wake()), else only read
+ *
+ * Sleeps without time-out when the last flush period brought nothing, else
+ * for one flush period at most. At most
+ * CAPTURE_BATCH records are read in one turn, so that a full-rate producer cannot keep
+ * the caller from its other work. Returns the number of records read.
+ */
+#define CAPTURE_BATCH 8192
+size_t capture_read(struct capture *capture, capture_record_fn fn, void *ctx, bool wait);
+/** capture_wake - end the reader's sleep, from any thread */
+void capture_wake(struct capture *capture);
+
+#endif

@@ -1,0 +1,45 @@
+/* What the files of this room share. */
+#ifndef CUDATAP_CAPTURE_INTERNAL_H
+#define CUDATAP_CAPTURE_INTERNAL_H
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "capture.h"
+
+enum { SIDE_ENTRY, SIDE_RETURN, SIDE_SESSION, NSIDES };
+
+/* One set of descriptors that hold probes of one attach id. */
+struct probe_set {
+	unsigned attach_id;
+	unsigned functions;
+	int *fds; /* links (and, classic, perf events), in the order to be closed */
+	size_t nfds;
+};
+
+struct capture {
+	struct bpf_object *object;
+	struct ring_buffer *ring;
+	enum capture_method method;
+	uint64_t flush_ns;
+	struct rec_shared *shared;
+	size_t shared_size;
+	int prog_fd[2][NSIDES]; /* [sleepable] */
+	int pids_fd, counters_fd, ring_fd;
+	int epoll_fd, wake_fd;
+	struct bpf_link *tracepoints[4];
+	struct probe_set *sets;
+	size_t nsets;
+	bool busy;    /* the last turn of the reader brought something */
+	size_t taken; /* records of this turn */
+	capture_record_fn fn;
+	void *fn_ctx;
+};
+
+/* attach.c */
+void probe_sets_close(struct capture *capture);
+/* ring.c */
+int ring_open(struct capture *capture);
+void ring_close(struct capture *capture);
+
+#endif

@@ -1,0 +1,277 @@
+/*
+ * Loading the BPF program: the method is tried from the best to the oldest
+ * until the kernel takes one, then the shared page is mapped.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* enum bpf_attach_type of kernels newer than the headers may be (include/uapi/linux/bpf.h). */
+#define ATTACH_UPROBE_MULTI   48
+#define ATTACH_UPROBE_SESSION 57
+
+extern const char capture_object[], capture_object_end[];
+
+const char *const capture_method_names[CAPTURE_NMETHODS] = {"session", "multi", "classic"};
+
+static const struct program {
+	const char *name;
+	bool sleepable;
+	int side;
+	unsigned methods; /* bit per enum capture_method */
+} programs[] = {
+	{"on_entry", false, SIDE_ENTRY, 1 << CAPTURE_MULTI | 1 << CAPTURE_CLASSIC},
+	{"on_return", false, SIDE_RETURN, 1 << CAPTURE_MULTI | 1 << CAPTURE_CLASSIC},
+	{"on_session", false, SIDE_SESSION, 1 << CAPTURE_SESSION},
+	{"on_entry_sleepable", true, SIDE_ENTRY, 1 << CAPTURE_MULTI},
+	{"on_return_sleepable", true, SIDE_RETURN, 1 << CAPTURE_MULTI},
+	{"on_session_sleepable", true, SIDE_SESSION, 1 << CAPTURE_SESSION},
+};
+#define NPROGRAMS (sizeof(programs) / sizeof(programs[0]))
+
+static const int attach_types[CAPTURE_NMETHODS] = {ATTACH_UPROBE_SESSION, ATTACH_UPROBE_MULTI, 0};
+
+static const char *const tracepoints[] = {"on_exit", "on_exec", "on_fork", "on_rename"};
+#define NTRACEPOINTS (sizeof(tracepoints) / sizeof(tracepoints[0]))
+
+/* libbpf's own words are of no use to users; CUDATAP_DEBUG=1 shows them to developers. */
+static int print_libbpf(enum libbpf_print_level level, const char *format, va_list args)
+{
+	return vfprintf(stderr, format, args);
+}
+
+static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
+{
+	return 0;
+}
+
+static uint32_t pidns_ino(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) ? 0 : (uint32_t)st.st_ino;
+}
+
+static void prepare_programs(struct bpf_object *object, enum capture_method method)
+{
+	struct bpf_program *prog;
+	size_t i;
+
+	for (i = 0; i < NPROGRAMS; i++) {
+		prog = bpf_object__find_program_by_name(object, programs[i].name);
+		bpf_program__set_autoload(prog, programs[i].methods & 1u << method);
+		bpf_program__set_expected_attach_type(prog, attach_types[method]);
+		if (programs[i].sleepable)
+			bpf_program__set_flags(prog, BPF_F_SLEEPABLE);
+	}
+}
+
+static int map_shared(struct capture *capture, const struct capture_options *options)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(capture->object, ".bss");
+	long page = sysconf(_SC_PAGESIZE);
+	struct rec_shared *shared;
+	unsigned i;
+
+	if (!map || bpf_map__value_size(map) < sizeof(*shared))
+		return -EINVAL;
+	capture->shared_size = (sizeof(*shared) + page - 1) / page * page;
+	shared = mmap(NULL, capture->shared_size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+	if (shared == MAP_FAILED)
+		return -errno;
+	capture->shared = shared;
+	shared->nested = options->nested;
+	shared->select_pids = options->select_pids;
+	shared->follow_children = options->follow_children;
+	shared->select_gen = 1;
+	shared->pidns_ino = pidns_ino();
+	shared->wake_level = options->ring_size / 4;
+	for (i = 0; i < table_nrows; i++) {
+		shared->desc[i] = options->plans[i].desc;
+		shared->row_state[i] = options->row_state[i];
+	}
+	return 0;
+}
+
+static int attach_tracepoints(struct capture *capture)
+{
+	size_t i;
+
+	for (i = 0; i < NTRACEPOINTS; i++) {
+		struct bpf_program *prog = bpf_object__find_program_by_name(capture->object, tracepoints[i]);
+
+		capture->tracepoints[i] = bpf_program__attach(prog);
+		if (!capture->tracepoints[i])
+			return -errno;
+	}
+	return 0;
+}
+
+static void unload(struct capture *capture)
+{
+	size_t i;
+
+	for (i = 0; i < NTRACEPOINTS; i++) {
+		bpf_link__destroy(capture->tracepoints[i]);
+		capture->tracepoints[i] = NULL;
+	}
+	ring_close(capture);
+	if (capture->shared)
+		munmap(capture->shared, capture->shared_size);
+	capture->shared = NULL;
+	bpf_object__close(capture->object);
+	capture->object = NULL;
+}
+
+static int load_with(struct capture *capture, const struct capture_options *options,
+		     enum capture_method method)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "cudatap");
+	struct bpf_object *object;
+	size_t i;
+	int err;
+
+	object = bpf_object__open_mem(capture_object, capture_object_end - capture_object, &opts);
+	if (!object)
+		return -errno;
+	capture->object = object;
+	capture->method = method;
+	prepare_programs(object, method);
+	bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "ring"), options->ring_size);
+	err = bpf_object__load(object);
+	if (err)
+		return err;
+	for (i = 0; i < NPROGRAMS; i++)
+		if (programs[i].methods & 1u << method)
+			capture->prog_fd[programs[i].sleepable][programs[i].side] =
+				bpf_program__fd(bpf_object__find_program_by_name(object, programs[i].name));
+	capture->pids_fd = bpf_object__find_map_fd_by_name(object, "pids");
+	capture->counters_fd = bpf_object__find_map_fd_by_name(object, "counters");
+	capture->ring_fd = bpf_object__find_map_fd_by_name(object, "ring");
+	err = map_shared(capture, options);
+	if (!err)
+		err = ring_open(capture);
+	if (!err)
+		err = attach_tracepoints(capture);
+	return err;
+}
+
+static void explain(int err, const struct capture_options *options, char *error, size_t size)
+{
+	if (err == -EPERM || err == -EACCES)
+		snprintf(error, size,
+			 "not allowed to load the BPF program: give the executable its capabilities "
+			 "(`make install` shows how) or run as root; `cudatap doctor` lists what is missing");
+	else if (access("/sys/kernel/btf/vmlinux", R_OK))
+		snprintf(error, size,
+			 "this kernel has no BTF (/sys/kernel/btf/vmlinux): a kernel built with "
+			 "CONFIG_DEBUG_INFO_BTF is needed, as distributions ship since 5.15");
+	else if (err == -ENOMEM)
+		snprintf(error, size, "no memory for a ring of %llu bytes: make ring.size smaller",
+			 (unsigned long long)options->ring_size);
+	else
+		snprintf(error, size,
+			 "the kernel refused the BPF program (%s): 5.15 or newer is needed; "
+			 "`cudatap doctor` says more",
+			 strerror(-err));
+}
+
+int capture_new(const struct capture_options *options, struct capture **ret_capture, char *error,
+		size_t error_size)
+{
+	int first = options->method == CAPTURE_AUTO ? 0 : (int)options->method;
+	int last = options->method == CAPTURE_AUTO ? CAPTURE_NMETHODS - 1 : first;
+	struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+	struct capture *capture = calloc(1, sizeof(*capture));
+	int err = -ENOMEM, method;
+
+	if (!capture)
+		return -ENOMEM;
+	capture->flush_ns = options->flush_ns;
+	capture->epoll_fd = capture->wake_fd = -1;
+	libbpf_set_print(getenv("CUDATAP_DEBUG") ? print_libbpf : print_nothing);
+	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* what maps are charged to before kernel 5.11 */
+	for (method = first; method <= last; method++) {
+		err = load_with(capture, options, method);
+		if (!err) {
+			*ret_capture = capture;
+			return 0;
+		}
+		unload(capture);
+		if (err == -EPERM || err == -ENOMEM)
+			break;
+	}
+	explain(err, options, error, error_size);
+	free(capture);
+	return err;
+}
+
+void capture_free(struct capture *capture)
+{
+	if (!capture)
+		return;
+	if (capture->shared)
+		capture_record(capture, false);
+	probe_sets_close(capture);
+	unload(capture);
+	free(capture);
+}
+
+enum capture_method capture_method(const struct capture *capture)
+{
+	return capture->method;
+}
+
+void capture_record(struct capture *capture, bool on)
+{
+	__atomic_store_n(&capture->shared->recording, on, __ATOMIC_SEQ_CST);
+}
+
+int capture_select_pid(struct capture *capture, pid_t pid, bool selected)
+{
+	uint32_t key = pid;
+	uint8_t yes = 1;
+	int err;
+
+	if (selected)
+		err = bpf_map_update_elem(capture->pids_fd, &key, &yes, BPF_ANY);
+	else
+		err = bpf_map_delete_elem(capture->pids_fd, &key);
+	/* threads decide anew at their next call */
+	__atomic_fetch_add(&capture->shared->select_gen, 1, __ATOMIC_SEQ_CST);
+	return err ? -errno : 0;
+}
+
+void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state state)
+{
+	__atomic_store_n(&capture->shared->row_state[row], state, __ATOMIC_RELAXED);
+}
+
+void capture_counters(const struct capture *capture, struct capture_counters *ret_counters)
+{
+	int ncpus = libbpf_num_possible_cpus(), cpu, i;
+	uint32_t zero = 0;
+	uint64_t *values;
+
+	memset(ret_counters, 0, sizeof(*ret_counters));
+	values = calloc(ncpus > 0 ? ncpus : 1, REC_NCOUNTERS * sizeof(*values));
+	if (!values)
+		return;
+	if (!bpf_map_lookup_elem(capture->counters_fd, &zero, values))
+		for (cpu = 0; cpu < ncpus; cpu++)
+			for (i = 0; i < REC_NCOUNTERS; i++)
+				ret_counters->v[i] += values[cpu * REC_NCOUNTERS + i];
+	free(values);
+}
+
+uint64_t capture_lost_by_row(const struct capture *capture, unsigned row)
+{
+	return __atomic_load_n(&capture->shared->lost_by_row[row], __ATOMIC_RELAXED);
+}
