@@ -20,29 +20,51 @@
 #include "../enrich/enrich.h"
 #include "../../sinks/sink.h"
 
-#define ENCODE_MAX_LINE 16384	/* no line is longer, newline included */
+#define ENCODE_MAX_LINE 16384 /* no line is longer, newline included */
 
 enum event_type {
-	EVENT_CALL, EVENT_START, EVENT_STOP, EVENT_ATTACH, EVENT_DETACH, EVENT_LOSS, EVENT_CLOCK,
+	EVENT_CALL,
+	EVENT_START,
+	EVENT_STOP,
+	EVENT_ATTACH,
+	EVENT_DETACH,
+	EVENT_LOSS,
+	EVENT_CLOCK,
 	EVENT_NTYPES
 };
 extern const char *const event_type_names[EVENT_NTYPES];
 
 struct encoder;
 
-struct encoder_options {
-	const char *run;	/* names this run of cudatap: 12 letters and digits */
-	const char *host;
-	bool args;		/* with args and out */
-	bool nested;		/* with depth and parent */
-	const struct {
-		const char *name, *value;
-	} *statics;		/* constant fields, appended as strings */
-	size_t nstatics;
-	const struct plan *plans;
+/* A constant field that every line ends with. */
+struct encode_static {
+	const char *name, *value;
 };
 
-/** encoder_new - makes the fixed fragments of every row once. NULL when out of memory. */
+struct encoder_options {
+	const char *format; /* of encode_format_names[]; NULL: "json" */
+	unsigned slot;   /* below THREAD_PREFIXES, each encoder its own: where it keeps a thread's prefix */
+	const char *run; /* names this run of cudatap: 12 letters and digits */
+	const char *host;
+	bool args;                           /* with args and out */
+	bool nested;                         /* with depth and parent */
+	const struct encode_static *statics; /* appended as strings */
+	size_t nstatics;
+	const struct plan *plans; /* not used by "json" */
+};
+
+/* NULL-terminated, for configuration. */
+extern const char *const encode_format_names[];
+
+/**
+ * encoder_new - makes the fixed fragments of every row once
+ *
+ * Everything in @options is copied. Returns NULL with errno:
+ *	ENOMEM	out of memory
+ *	EINVAL	unknown format, or a slot too high
+ *	EEXIST	a constant field has the name of an event's key, or occurs twice
+ *	E2BIG	run, host and constant fields leave no room in ENCODE_MAX_LINE
+ */
 struct encoder *encoder_new(const struct encoder_options *options);
 void encoder_free(struct encoder *encoder);
 
@@ -53,17 +75,25 @@ void encoder_free(struct encoder *encoder);
  * @out: at least ENCODE_MAX_LINE bytes
  * @ret_meta: filled for the sinks
  * Returns the line's length, newline included. Never fails: values that do not fit are cut and marked.
+ * @call may hold any bytes that decode_call() accepts.
  */
 size_t encode_call(struct encoder *encoder, const struct call *call, struct thread *thread, uint64_t seq,
 		   int64_t ts_ns, char *out, struct line_meta *ret_meta);
 
 /**
  * encode_event - an event that is no call
- * @body: its own keys, in order; a reference is borrowed
+ * @body: its own keys, in order; a reference is borrowed. Strings that may hold other bytes than UTF-8
+ *	are made by encode_string().
  * @seq: 0 for an event of one sink only
  * Not on the hot path; made with jansson. Returns the length, or -E2BIG, -ENOMEM.
  */
 int encode_event(struct encoder *encoder, enum event_type type, json_t *body, uint64_t seq, int64_t ts_ns,
 		 char *out, struct line_meta *ret_meta);
+
+/** encode_string - text of any bytes as a JSON string: invalid UTF-8 becomes U+FFFD. NULL for NULL. */
+json_t *encode_string(const char *text);
+
+/** encode_key_known - whether events have a key of this name, so that no constant field may */
+bool encode_key_known(const char *name);
 
 #endif
