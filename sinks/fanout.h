@@ -25,11 +25,12 @@ struct fanout;
 /*
  * Encodes the loss event of a sink as a line of its format (newline included).
  * Called in the worker threads, several at a time: it must be thread safe and
- * share nothing with the reader's encoder but constants. Returns the length,
- * or a negative errno (tried again a second later).
+ * share nothing with the reader's encoder but constants. @ret_meta comes
+ * zeroed; the callback sets type and ts_ns and leaves seq 0. Returns the length, or
+ * a negative errno (tried again a second later).
  */
 typedef int (*fanout_loss_fn)(void *ctx, const char *format, const struct sink_loss *loss, char *out,
-			      size_t size);
+			      size_t size, struct line_meta *ret_meta);
 
 /**
  * fanout_new - open all sinks and start their workers

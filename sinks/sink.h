@@ -101,8 +101,8 @@ struct sink_loss {
 struct sink_ops;
 struct worker;
 
-/* What a kind of sink sees of one sink. Everything but `priv` and the idle_
- * members is set before open() and constant. */
+/* What a kind of sink sees of one sink. Everything but `priv`, `target`
+ * and the idle_ members is set before open() and constant. */
 struct sink {
 	const char *name; /* its key in the configuration */
 	const struct sink_ops *ops;
@@ -131,6 +131,8 @@ struct sink_result {
 	size_t lost;  /* so many lines behind those can never be delivered: dropped for `reason` */
 	enum sink_status status;
 	enum sink_reason reason; /* when lost, stalled or gone */
+	int error;               /* the errno behind the reason, for the message; 0: none */
+	bool partial; /* the line after the taken ones is partly out: the next call begins with it */
 };
 
 /*
@@ -157,7 +159,7 @@ struct sink_ops {
 	int (*from_url)(const char *url, void *options, char *error, size_t error_size);
 	/* 0, or a negative errno, one sentence in @error, and nothing left open. */
 	int (*open)(struct sink *sink, char *error, size_t error_size);
-	/* @n > 0 lines in order. A line that was written in part is the first of the next call. */
+	/* @n > 0 lines in order. */
 	struct sink_result (*write)(struct sink *sink, const struct line *lines, size_t n);
 	/* At a stop, queue empty: wait for what is in flight. What is then still in flight is counted
 	 * as dropped{shutdown}. */
