@@ -1,8 +1,8 @@
 /*
  * The API table: one row per CUDA function and signature.
  *
- * rows.c is generated from the CUDA headers by tools/mktable.py and never
- * edited. Everything in it is const and lives for ever; strings are shared
+ * rows.c, types.c and names.c are generated from the CUDA headers by
+ * tools/mktable.py and never edited. Everything in it is const and lives for ever; strings are shared
  * and NUL-terminated. An index of a row is its id: it goes into attach
  * cookies and fits 16 bits (fewer than REC_MAX_ROWS rows).
  *
@@ -137,8 +137,8 @@ enum table_mode {
 	TABLE_FIXED,		/* direction: operand is a constant enum table_direction */
 	TABLE_MEMTYPES,		/* direction: two CUmemorytype operands, source then destination */
 	TABLE_SUM,		/* sum over the elements of an array operand (marked absent if cut) */
-	TABLE_PITCHED,		/* the first operands multiplied, unless the last operand is not 0
-				 * (width counts elements then, not bytes): absent */
+	TABLE_PITCHED,		/* the first three operands multiplied, unless one of the operands after
+				 * them is not 0 (width counts elements then, not bytes): absent */
 };
 
 enum table_direction { TABLE_H2H, TABLE_H2D, TABLE_D2H, TABLE_D2D, TABLE_DEFAULT, TABLE_P2P };
@@ -146,7 +146,7 @@ enum table_direction { TABLE_H2H, TABLE_H2D, TABLE_D2H, TABLE_D2D, TABLE_DEFAULT
 enum table_source {
 	TABLE_FROM_ARG,		/* parameter `param` as passed */
 	TABLE_FROM_FIELD,	/* of the structure behind or in `param`: at `offset` bytes, `type` */
-	TABLE_FROM_OUT,		/* what was read on return through `param` */
+	TABLE_FROM_OUT,		/* what was read on return through `param`: at `offset` bytes of it, `type` */
 	TABLE_FROM_CONST,	/* `offset` is the value */
 };
 
