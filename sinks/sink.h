@@ -108,7 +108,8 @@ struct sink {
 	const struct sink_ops *ops;
 	const void *options; /* as ops->keys describe them; outlive the sink */
 	const char *format;
-	void *priv; /* the kind's own; set by open(), freed by close() */
+	void *priv;         /* the kind's own; set by open(), freed by close() */
+	const char *target; /* set by open(): what messages call the outside ("/var/log/x.jsonl") */
 
 	/* A descriptor that the worker watches while it has nothing to write (-1: none): on any of these
 	 * events (poll(2); POLLERR and POLLHUP always) it calls tick(). */
