@@ -15,29 +15,31 @@
 
 /* One function to probe. Two names at one offset appear once. */
 struct find_function {
-	uint64_t offset;	/* in the file; past endbr64 where the function begins with it */
-	uint16_t row;		/* in table_rows[] */
+	uint64_t offset;    /* in the file; past endbr64 where the function begins with it */
+	uint16_t row;       /* in table_rows[] */
+	bool shape_unknown; /* its signature changed between majors and the major is undecided:
+			     * the row is the newest, print the arguments as arg0... */
 };
 
 /* What a file holds. Owned by the caller, freed by find_image_free(). */
 struct find_image {
-	bool has[TABLE_NAPIS];		/* holds functions of that library */
-	bool is_static;			/* libcudart inside an executable or another library */
-	unsigned major;			/* of the runtime (or the driver's API), 0 undecided */
-	const char *major_from;		/* "soname", "symbol version", "names", or NULL */
-	char *soname;			/* or NULL */
-	char *build_id;			/* hex, or NULL */
-	struct find_function *functions;	/* ascending by offset */
+	bool has[TABLE_NAPIS];           /* holds functions of that library */
+	bool is_static;                  /* libcudart inside an executable or another library */
+	unsigned major;                  /* of the runtime (or the driver's API), 0 undecided */
+	const char *major_from;          /* "soname", "symbol version", "names", or NULL */
+	char *soname;                    /* or NULL */
+	char *build_id;                  /* hex, or NULL */
+	struct find_function *functions; /* ascending by offset */
 	size_t nfunctions;
-	size_t nunknown;		/* cuda* and cu* exports without a row */
+	size_t nunknown; /* cuda* and cu* exports without a row: a newer CUDA than the table's */
 };
 
 /* Why a file cannot be probed: negative errno-like codes of find_image_read(). */
 enum find_error {
 	FIND_NOT_ELF = -1000,
-	FIND_OTHER_MACHINE,	/* another architecture or 32-bit */
-	FIND_NO_CUDA,		/* a proper ELF file without a CUDA function */
-	FIND_BROKEN,		/* cut or inconsistent tables */
+	FIND_OTHER_MACHINE, /* another architecture or 32-bit */
+	FIND_NO_CUDA,       /* a proper ELF file without a CUDA function */
+	FIND_BROKEN,        /* cut or inconsistent tables */
 };
 
 /**
@@ -47,7 +49,13 @@ enum find_error {
  *
  * Reads .dynsym and .symtab, skips undefined symbols and C++ wrappers, strips
  * symbol versions, decides the major and maps names to rows. TABLE_TAIL rows are left
- * out where their target is present. Any bytes at all are safe input.
+ * out where their target is present. Of several names at one offset the public one
+ * stays (no leading underscore, then no per-thread stream, then the alphabet).
+ * A library counts as held when the soname names it, or when at least eight of its
+ * functions are defined.
+ * Major of the runtime: soname, else version definitions, else the major in which most
+ * of the names exist; of the driver: its newest name. Memory stays small whatever the
+ * file's size. Any bytes at all are safe input, also of a file that changes meanwhile.
  * Returns 0, a negative errno, or an enum find_error.
  */
 int find_image_read(int fd, struct find_image *image);
@@ -59,9 +67,9 @@ const char *find_error_text(int error);
 struct find_file {
 	dev_t dev;
 	ino_t ino;
-	const char *path;	/* as its process or this host names it; " (deleted)" stripped */
-	pid_t pid;		/* process that maps it, or 0 */
-	uint64_t map_start, map_end;	/* of that mapping, 0 when pid is 0 */
+	const char *path;            /* as its process or this host names it; " (deleted)" stripped */
+	pid_t pid;                   /* process that maps it, or 0 */
+	uint64_t map_start, map_end; /* of that mapping, 0 when pid is 0 */
 	bool deleted;
 };
 

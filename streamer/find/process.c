@@ -1,0 +1,212 @@
+/* Files that processes map executable, and opening them; see find.h. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "maps.h"
+#include "seen.h"
+
+enum { PATH_SIZE = 4096 + 64 }; /* a path and what stands before it */
+
+/* ---- maps ---- */
+
+/* A file may really be called "x (deleted)": then it is there under that name. */
+static void undo_deleted(struct find_file *file, char *path)
+{
+	char name[PATH_SIZE];
+	struct stat st;
+
+	if (snprintf(name, sizeof(name), "/proc/%d/root%s (deleted)", (int)file->pid, path) >=
+	    (int)sizeof(name))
+		return;
+	if (stat(name, &st) == 0 && st.st_ino == file->ino && st.st_dev == file->dev) {
+		path[strlen(path)] = ' '; /* the parser put a NUL over the blank */
+		file->deleted = false;
+	}
+}
+
+/* Zombies have empty maps, as kernel threads have. */
+static bool has_ended(pid_t pid)
+{
+	char path[64], line[512], *state;
+	bool ended = true;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return true;
+	if (fgets(line, sizeof(line), f)) {
+		state = strrchr(line, ')'); /* the name before may hold anything */
+		ended = state && (strncmp(state, ") Z", 3) == 0 || strncmp(state, ") X", 3) == 0);
+	}
+	fclose(f);
+	return ended;
+}
+
+/* Walks the maps; *ret_stop says that the result is @fn's. */
+static int walk_maps(pid_t pid, find_fn fn, void *ctx, bool *ret_stop)
+{
+	struct find_file file = {.pid = pid};
+	char path[64], *line = NULL;
+	size_t size = 0, nlines = 0;
+	int result = 0;
+	FILE *maps;
+
+	*ret_stop = false;
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = pid > 0 ? fopen(path, "re") : NULL;
+	if (!maps)
+		return pid <= 0 || errno == ENOENT ? -ESRCH : -errno;
+	errno = 0;
+	while (getline(&line, &size, maps) > 0) {
+		nlines++;
+		if (!maps_parse_line(line, &file))
+			continue;
+		if (file.deleted)
+			undo_deleted(&file, (char *)file.path);
+		result = fn(ctx, &file);
+		*ret_stop = result != 0;
+		if (result)
+			break;
+	}
+	if (!result && ferror(maps))
+		result = errno ? -errno : -EIO;
+	fclose(maps);
+	free(line);
+	if (!result && !nlines && has_ended(pid))
+		result = -ESRCH;
+	return result;
+}
+
+struct distinct {
+	struct seen seen;
+	find_fn fn;
+	void *ctx;
+};
+
+static int pass_distinct(void *ctx, const struct find_file *file)
+{
+	struct distinct *d = ctx;
+	int is_new = seen_put(&d->seen, file->dev, file->ino, 0);
+
+	return is_new > 0 ? d->fn(d->ctx, file) : is_new;
+}
+
+static int walk_distinct(pid_t pid, find_fn fn, void *ctx, bool *ret_stop)
+{
+	struct distinct d = {.fn = fn, .ctx = ctx};
+	int result = walk_maps(pid, pass_distinct, &d, ret_stop);
+
+	seen_free(&d.seen);
+	return result;
+}
+
+int find_in_process(pid_t pid, find_fn fn, void *ctx)
+{
+	bool stop;
+
+	return walk_distinct(pid, fn, ctx, &stop);
+}
+
+int find_in_processes(find_fn fn, void *ctx)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	bool stop = false;
+	int result = 0;
+
+	if (!proc)
+		return -errno;
+	while (!stop && (entry = readdir(proc))) {
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		/* it may have ended or be another user's: both are no reason to stop */
+		result = walk_distinct((pid_t)atoi(entry->d_name), fn, ctx, &stop);
+	}
+	closedir(proc);
+	return stop ? result : 0;
+}
+
+/* ---- opening ---- */
+
+static bool is_file(int fd, const struct find_file *file)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_ino == file->ino && st.st_dev == file->dev;
+}
+
+static int match_mapping(void *ctx, const struct find_file *now)
+{
+	const struct find_file *then = ctx;
+
+	return now->map_start == then->map_start && now->map_end == then->map_end && now->ino == then->ino &&
+	       now->dev == then->dev;
+}
+
+/*
+ * Through the mapping itself. On overlay filesystems fstat and maps may name
+ * different devices, so where they differ the mapping is looked up again: if
+ * it is still there, the link led to it.
+ */
+static int open_mapping(const struct find_file *file)
+{
+	char path[96];
+	bool stop;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)file->pid,
+		 file->map_start, file->map_end);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (is_file(fd, file) || walk_maps(file->pid, match_mapping, (void *)file, &stop) == 1)
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
+/* By name under @root; must still be the file that was mapped. */
+static int open_name(const char *root, const struct find_file *file)
+{
+	char path[PATH_SIZE];
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s%s", root, file->path) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	/* a fifo of that name must not hang us */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return -errno;
+	if (file->pid == 0 || is_file(fd, file))
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
+int find_open(const struct find_file *file)
+{
+	char root[64];
+	int fd, first;
+
+	if (file->pid == 0)
+		return open_name("", file);
+	first = open_mapping(file);
+	if (first >= 0)
+		return first;
+	snprintf(root, sizeof(root), "/proc/%d/root", (int)file->pid);
+	fd = open_name(root, file);
+	if (fd >= 0)
+		return fd;
+	fd = open_name("", file);
+	/* the mapping's error says most, unless only the right to read it was missing */
+	return fd >= 0 || first == -EPERM || first == -EACCES ? fd : first;
+}
