@@ -98,7 +98,7 @@ size_t escape_whole(const char *text, size_t len)
 
 		if (c < 0x80)
 			break;
-		if (c >= 0xc0)
+		if (c >= 0xc2 && c <= 0xf4)
 			return escape_utf8(text + len - back, back) == -(int)back ? len - back : len;
 	}
 	return len;

@@ -8,17 +8,16 @@
 
 json_t *encode_string(const char *text)
 {
-	size_t len;
-	char *escaped;
+	char *utf8, *p;
 	json_t *string;
+	size_t len;
 
 	if (!text)
 		return NULL;
 	len = strlen(text);
-	escaped = malloc(len * 3 + 1);
-	if (!escaped)
+	p = utf8 = malloc(len * 3 + 1);
+	if (!utf8)
 		return NULL;
-	char *p = escaped;
 	while (len) {
 		int n = escape_utf8(text, len);
 
@@ -26,8 +25,8 @@ json_t *encode_string(const char *text)
 		text += abs(n);
 		len -= (size_t)abs(n);
 	}
-	string = json_stringn(escaped, (size_t)(p - escaped));
-	free(escaped);
+	string = json_stringn(utf8, (size_t)(p - utf8));
+	free(utf8);
 	return string;
 }
 

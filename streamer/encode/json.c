@@ -213,43 +213,32 @@ static char *put_keys(char *p, const struct call_keys *keys)
 
 /* ---- args and out ---- */
 
-/* A parameter whose value was read: in args the pointee takes the address's place. */
-static void write_read(struct writer *w, const struct param_fragments *text, const struct call_value *value,
+/* A value that was read, or that is no scalar. Returns whether it was there to be written. */
+static bool write_read(struct writer *w, const struct param_fragments *text, const struct call_value *value,
 		       bool array)
 {
-	char *start = w->p;
+	char *start = w->p, *after_key = put_fragment(w->p, w->f->text, text->key);
 
 	w->cut = false;
-	w->p = put_fragment(w->p, w->f->text, text->key);
+	w->p = after_key;
 	write_value(w, value, array);
-	if (w->p == start + text->key.len)
+	if (w->p == after_key)
 		w->p = start;
 	if (w->cut)
 		w->p = put_fragment(w->p, w->f->text, text->cut);
+	return w->p != start;
 }
 
 static void write_passed(struct writer *w, const struct param_fragments *text, const struct call_value *value)
 {
 	const struct table_type *type = &table_types[value->type];
-	uint64_t word;
 
-	if (type->kind == TABLE_HEX && type->size == sizeof(word)) {
-		w->p = put_fragment(w->p, w->f->text, text->key);
-		memcpy(&word, value->data, sizeof(word));
-		w->p = put_hex(w->p, word);
-	} else if (value->len < type->size) {
-		/* passed by reference: the address of the copy */
-		if (value->len < sizeof(word))
-			return;
-		w->p = put_fragment(w->p, w->f->text, text->key);
-		memcpy(&word, value->data, sizeof(word));
-		w->p = put_hex(w->p, word);
-	} else if (values_scalar_max(w->f, type)) {
-		w->p = put_fragment(w->p, w->f->text, text->key);
-		w->p = put_scalar(w->p, w->f, type, value->data);
-	} else {
+	if (value->len < type->size || !values_scalar_max(w->f, type)) {
 		write_read(w, text, value, false);
+		return;
 	}
+	w->p = put_fragment(w->p, w->f->text, text->key);
+	w->p = put_scalar(w->p, w->f, type, value->data);
 }
 
 /* Begins an object whose members each bring a comma in front: the first one becomes the brace. */
@@ -271,9 +260,11 @@ static void write_args(struct writer *w, const struct call *call)
 
 	w->p = members;
 	for (unsigned i = 0; i < call->row->nparams && i < DECODE_MAX_PARAMS; i++) {
-		if (param[i].deref == TABLE_IN && call->in[i].data)
-			write_read(w, &text[i], &call->in[i], param[i].count != TABLE_NONE);
-		else if (call->arg[i].data)
+		/* a pointee takes the place of its address */
+		if (param[i].deref == TABLE_IN && call->in[i].data &&
+		    write_read(w, &text[i], &call->in[i], param[i].count != TABLE_NONE))
+			continue;
+		if (call->arg[i].data)
 			write_passed(w, &text[i], &call->arg[i]);
 	}
 	close_object(w, start, members);

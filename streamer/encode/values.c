@@ -277,14 +277,9 @@ void write_value(struct writer *w, const struct call_value *value, bool array)
 	const struct table_type *type = &table_types[value->type];
 	const char *data = value->data;
 
-	if (type->kind == TABLE_STRING) {
+	if (type->kind == TABLE_STRING || type->kind == TABLE_CHARS) {
 		w->cut = value->count != 0;
 		write_text(w, data, strnlen(data, value->len));
-	} else if (array && (type->kind == TABLE_CHARS || type->kind == TABLE_BYTES) && type->size <= 1) {
-		/* a buffer: its count is in bytes */
-		w->cut = value->count > value->len &&
-			 (type->kind == TABLE_BYTES || strnlen(data, value->len) == value->len);
-		write_one(w, type, data, value->len, 0);
 	} else if (array && type->size && type->kind != TABLE_VOID) {
 		write_array(w, type, value);
 	} else {
