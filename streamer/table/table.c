@@ -58,6 +58,35 @@ static int row_of_major(unsigned first, unsigned end, unsigned major)
 	return (int)end - 1;
 }
 
+static const char *type_name(unsigned type)
+{
+	return table_types[type].name;
+}
+
+/* Do two rows have parameters of the same names and types, whatever the size of what they point to? */
+static bool same_params(const struct table_row *a, const struct table_row *b)
+{
+	if (a->nparams != b->nparams)
+		return false;
+	for (unsigned i = 0; i < a->nparams; i++) {
+		const struct table_param *p = &table_params[a->param + i], *q = &table_params[b->param + i];
+
+		if (strcmp(p->name, q->name) != 0 || strcmp(type_name(p->type), type_name(q->type)) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* The oldest row of a symbol, if its parameters are those of all the others. */
+static int row_of_every_major(unsigned first, unsigned end)
+{
+	for (unsigned row = first; row < end - 1; row++) {
+		if (!same_params(&table_rows[row], &table_rows[end - 1]))
+			return -ENOTUNIQ;
+	}
+	return (int)end - 1;
+}
+
 int table_find(enum table_api api, const char *symbol, unsigned major)
 {
 	unsigned first = first_row(api, symbol);
@@ -70,7 +99,7 @@ int table_find(enum table_api api, const char *symbol, unsigned major)
 	if (end - first == 1)
 		return (int)first;
 	if (major == 0)
-		return -ENOTUNIQ;
+		return row_of_every_major(first, end);
 	if (major > FIRST_MAJOR + KNOWN_MAJORS - 1)
 		major = FIRST_MAJOR + KNOWN_MAJORS - 1;
 	return row_of_major(first, end, major);

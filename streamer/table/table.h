@@ -63,7 +63,7 @@ struct table_field {
 
 struct table_struct {
 	const char *name;
-	uint16_t size;
+	uint16_t size;		/* where majors differ in what is not printed: the smallest */
 	uint16_t first, count;	/* in table_fields[] */
 };
 
@@ -97,7 +97,9 @@ struct table_param {
 	const char *name;	/* the header's own; "arg0" where it has none */
 	uint16_t type;		/* as declared: what `args` prints */
 	uint8_t deref;		/* enum table_deref */
-	uint16_t pointee;	/* type of what is read (one element) when deref != NO_DEREF */
+	uint16_t pointee;	/* type of what is read (one element) when deref != NO_DEREF; for text it is
+				 * the TABLE_STRING itself (IN: at the parameter; OUT: *parameter points to
+				 * it), or TABLE_CHARS of size 1 for a buffer of `count` characters */
 	uint8_t count;		/* parameter that holds the number of elements, or TABLE_NONE: one */
 	bool count_is_pointer;	/* that parameter points to the count (in/out) */
 	struct table_place place[TABLE_NABIS];
@@ -139,7 +141,12 @@ enum table_mode {
 	TABLE_SUM,		/* sum over the elements of an array operand (marked absent if cut) */
 	TABLE_PITCHED,		/* the first three operands multiplied, unless one of the operands after
 				 * them is not 0 (width counts elements then, not bytes): absent */
+	TABLE_LOCATION,		/* device: operands are a memory location's type and id; absent unless the
+				 * type is TABLE_LOCATION_DEVICE */
 };
+
+/* cudaMemLocationTypeDevice and CU_MEM_LOCATION_TYPE_DEVICE */
+#define TABLE_LOCATION_DEVICE 1
 
 enum table_direction { TABLE_H2H, TABLE_H2D, TABLE_D2H, TABLE_D2D, TABLE_DEFAULT, TABLE_P2P };
 
@@ -223,10 +230,11 @@ extern const unsigned table_nerrors[TABLE_NAPIS];
  * @api:   which library exports it
  * @symbol: exact exported name, without "@version"
  * @major: 11, 12, 13; a newer major takes the newest row, 0 (undecided) finds
- *         only rows whose shape holds for every major
+ *         only rows whose parameters are those of every major
  *
- * Returns the row's id, or -ENOENT. With @major 0 a function whose shape
- * changed gives -ENOTUNIQ: print its arguments as arg0...
+ * Returns the row's id, or -ENOENT. With @major 0 a function whose parameters
+ * changed gives -ENOTUNIQ: print its arguments as arg0... Where only a
+ * structure grew, 0 finds the row with the oldest and smallest one.
  */
 int table_find(enum table_api api, const char *symbol, unsigned major);
 

@@ -146,7 +146,7 @@ class Resolver:
             return Type(name, *special)
         base = self.base(spelled)
         if "*" in base or "(" in base:
-            if "*" not in base:
+            if "*" not in base.split("(")[0] and not is_function_pointer(base):
                 return None  # a function
             text = not is_function_pointer(base) and pointee(base) == ("char", True)
             return Type(plain(spelled) if text else name, STRING if text else HEX, 8)

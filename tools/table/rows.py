@@ -21,6 +21,9 @@ SUFFIX = re.compile(r"(_v\d+)?(_pt[sd][sz])?$")
 PER_THREAD = re.compile(r"_pt[sd][sz]$")
 
 
+VOID = model.Type("void", model.VOID, 0)
+
+
 @dataclass
 class Param:
     name: str
@@ -183,15 +186,44 @@ class Builder:
         param.deref, param.pointee = (IN if const else OUT), kind
 
 
+def fits(new, old):
+    """Can a newer major's type stand for an older one's? Where only what is not printed differs, yes."""
+    if new.shape() == old.shape():
+        return True
+    if new.kind != model.STRUCT or old.kind != model.STRUCT:
+        return False
+    fields = {(f.name, f.offset, f.count): f.type for f in new.ref.fields}
+    known = all(fits(fields.get((f.name, f.offset, f.count), VOID), f.type) for f in old.ref.fields)
+    return known and (new.size == old.size or len(new.ref.fields) == len(old.ref.fields))
+
+
+def absorb(row, older):
+    """Make one row stand for an older major's as well, if their shapes allow it."""
+    if (row.ret, row.ret_type.shape(), len(row.params)) != (older.ret, older.ret_type.shape(), len(older.params)):
+        return False
+    shrunk = []
+    for new, old in zip(row.params, older.params):
+        if new.shape() == old.shape():
+            continue
+        same = (new.type.shape(), new.places, new.deref, new.count) == (
+            old.type.shape(), old.places, old.deref, old.count)
+        if not same or not new.deref or not fits(new.pointee, old.pointee):
+            return False
+        if new.pointee.size != old.pointee.size:
+            if new.count is not None:
+                return False  # the size is an array's stride
+            shrunk.append((new, old.pointee))
+    for param, pointee in shrunk:
+        param.pointee = pointee  # the smaller one holds all that is printed
+    row.majors |= older.majors
+    return True
+
+
 def merge(rows):
     """Rows of one symbol, newest major first, to one row per shape."""
     merged = []
     for row in rows:
-        for known in merged:
-            if known.shape() == row.shape():
-                known.majors |= row.majors
-                break
-        else:
+        if not any(absorb(known, row) for known in merged):
             merged.append(row)
     return merged
 
