@@ -1,0 +1,61 @@
+/* cudatap: reads the command line and does what it says. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "log.h"
+#include "trace/trace.h"
+#include "verbs.h"
+
+static const struct verb {
+	const char *name;
+	int (*run)(const struct cli *cli);
+} verbs[] = {
+	{"check", verb_check},
+	{"list", verb_list},
+	{"doctor", verb_doctor},
+	{"reference", verb_reference},
+};
+
+static int trace(const struct cli *cli)
+{
+	struct config_overrides overrides = cli_overrides(cli);
+	struct config *config;
+	int code;
+
+	if (config_load(cli->config_path, &overrides, stderr, &config))
+		return EXIT_USAGE;
+	if (cli->nested)
+		config->nested = true;
+	code = trace_run(config, cli);
+	config_free(config);
+	return code;
+}
+
+static int run(const struct cli *cli)
+{
+	size_t i;
+
+	if (!cli->verb)
+		return trace(cli);
+	for (i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(cli->verb, verbs[i].name))
+			return verbs[i].run(cli);
+	return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	struct cli cli;
+	int code;
+
+	/* a closed pipe is an error of write(2), told by the sink that met it */
+	signal(SIGPIPE, SIG_IGN);
+	code = cli_parse(argc, argv, &cli);
+	if (code < 0)
+		code = run(&cli);
+	cli_free(&cli);
+	return code;
+}

@@ -1,0 +1,77 @@
+/*
+ * The stream: the reader thread that takes records from the ring, makes
+ * events of them, and hands their lines to the sinks. It alone numbers
+ * events. The control thread starts and stops it, and posts the events that
+ * are no calls.
+ */
+#ifndef CUDATAP_STREAM_H
+#define CUDATAP_STREAM_H
+
+#include <jansson.h>
+
+#include "../capture/capture.h"
+#include "../encode/encode.h"
+#include "../../config/config.h"
+#include "../../sinks/fanout.h"
+
+struct stream;
+
+/* Two probes turned out to sit on one function. Called in the reader thread. */
+typedef void (*stream_duplicate_fn)(void *ctx, unsigned newer_attach_id, unsigned first_attach_id);
+
+struct stream_options {
+	const struct config *config;	/* kept until stream_free() */
+	const struct plan *plans;	/* likewise */
+	struct capture *capture;	/* likewise */
+	stream_duplicate_fn on_duplicate;	/* or NULL */
+	void *ctx;
+};
+
+/**
+ * stream_new - opens the sinks and makes the encoders; nothing runs yet
+ * @error: one sentence for the user when the result is negative
+ * Returns 0 or a negative errno with everything closed again.
+ */
+int stream_new(const struct stream_options *options, struct stream **ret_stream, char *error,
+	       size_t error_size);
+/** stream_start - start the reader thread */
+int stream_start(struct stream *stream);
+const struct fanout *stream_fanout(const struct stream *stream);
+
+/**
+ * stream_post - emit an event that is no call, before the records that follow
+ * @body: its own keys in order; the reference is taken over. Any thread.
+ */
+void stream_post(struct stream *stream, enum event_type type, json_t *body);
+
+/* What the stream has done with records; exact once the reader has ended. */
+struct stream_totals {
+	uint64_t emitted;	/* calls made into events, the unfinished ones included */
+	uint64_t unfinished;	/* of these */
+	uint64_t undecodable;	/* records that contradict the table: a fault, counted as lost */
+	uint64_t events;	/* sequence numbers given out */
+};
+void stream_totals(const struct stream *stream, struct stream_totals *ret_totals);
+
+/** stream_drain - the probes are gone: read what is left in the ring and end the reader thread */
+void stream_drain(struct stream *stream);
+
+/**
+ * stream_finish - after stream_drain(): emit a last event, let the sinks end
+ * @deadline_ns: CLOCK_MONOTONIC; what is not written then is counted as lost
+ * The body's `sinks` come from the caller before the sinks have ended, so the last
+ * word on them is stream_sinks() afterwards.
+ */
+void stream_finish(struct stream *stream, enum event_type type, json_t *body, uint64_t deadline_ns);
+
+/** stream_sinks - the counters of every sink as a JSON object by name */
+json_t *stream_sinks(const struct stream *stream);
+/** stream_sinks_lost - events that sinks dropped, over all of them */
+uint64_t stream_sinks_lost(const struct stream *stream);
+
+/** stream_loss - the calls that capture lost so far, by cause, as a JSON object; @ret_total is their sum */
+json_t *stream_loss(const struct capture_counters *counters, uint64_t undecodable, uint64_t *ret_total);
+
+void stream_free(struct stream *stream);
+
+#endif

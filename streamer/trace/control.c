@@ -1,0 +1,298 @@
+/*
+ * The control thread's loop: one epoll over signals, held processes, the
+ * command's end, traced processes' ends, duplicate probes, and the end of the
+ * last reader of our output.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../log.h"
+#include "internal.h"
+
+struct duplicate {
+	unsigned newer, first;
+};
+
+typedef void (*source_fn)(struct trace *trace, uint32_t index);
+
+static void on_signal(struct trace *trace, uint32_t index);
+static void on_held(struct trace *trace, uint32_t index);
+static void on_command_exec(struct trace *trace, uint32_t index);
+static void on_command_end(struct trace *trace, uint32_t index);
+static void on_process_end(struct trace *trace, uint32_t index);
+static void on_duplicates(struct trace *trace, uint32_t index);
+static void on_all_gone(struct trace *trace, uint32_t index);
+
+enum source { SIGNAL, HELD, COMMAND_EXEC, COMMAND_END, PROCESS_END, DUPLICATES, ALL_GONE };
+
+static const source_fn sources[] = {
+	[SIGNAL] = on_signal,
+	[HELD] = on_held,
+	[COMMAND_EXEC] = on_command_exec,
+	[COMMAND_END] = on_command_end,
+	[PROCESS_END] = on_process_end,
+	[DUPLICATES] = on_duplicates,
+	[ALL_GONE] = on_all_gone,
+};
+
+static int watch(struct trace *trace, int fd, enum source source, uint32_t index)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)source << 32 | index};
+
+	if (fd < 0)
+		return 0;
+	return epoll_ctl(trace->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static void unwatch(struct trace *trace, int fd)
+{
+	epoll_ctl(trace->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+static void stop(struct trace *trace, const char *reason)
+{
+	if (!trace->stop_reason)
+		trace->stop_reason = reason;
+}
+
+/* ---- sources ---- */
+
+/*
+ * With a command the first INT or TERM is the command's affair: a terminal
+ * has sent it to the whole foreground group already, others reached only us
+ * and are passed on. Tracing goes on until the command ends, so that what it
+ * does on its way out is seen. A second signal does not wait for it.
+ */
+static void on_stop_signal(struct trace *trace, const struct signalfd_siginfo *info)
+{
+	bool from_terminal = info->ssi_code == SI_KERNEL;
+
+	if (trace->signals++ == 0 && trace->launch) {
+		if (!from_terminal)
+			kill(launch_pid(trace->launch), info->ssi_signo);
+		return;
+	}
+	if (trace->launch)
+		log_msg("the command (process %d) is left running", launch_pid(trace->launch));
+	trace->exit_code = trace->launch ? 128 + (int)info->ssi_signo : 0;
+	stop(trace, "signal");
+}
+
+static void on_signal(struct trace *trace, uint32_t index)
+{
+	struct signalfd_siginfo info;
+
+	while (read(trace->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		switch (info.ssi_signo) {
+		case SIGINT:
+		case SIGTERM:
+			on_stop_signal(trace, &info);
+			break;
+		case SIGHUP:
+			fanout_reopen((struct fanout *)stream_fanout(trace->stream));
+			break;
+		}
+	}
+}
+
+static void show_held_file(void *ctx, pid_t pid, int fd, const char *path)
+{
+	targets_show(ctx, pid, fd, path);
+}
+
+static void on_held(struct trace *trace, uint32_t index)
+{
+	int err = launch_handle(trace->launch, show_held_file, trace);
+
+	if (err < 0 && err != -EAGAIN)
+		unwatch(trace, launch_notify_fd(trace->launch));
+}
+
+static void on_command_exec(struct trace *trace, uint32_t index)
+{
+	int err = 0, code = launch_exec_status(trace->launch, &err);
+
+	unwatch(trace, launch_exec_fd(trace->launch));
+	if (!code)
+		return;
+	log_msg("%s: %s", trace->cli->command[0], strerror(err));
+	trace->exit_code = code;
+	stop(trace, "command_failed");
+}
+
+static void on_command_end(struct trace *trace, uint32_t index)
+{
+	int code = launch_reap(trace->launch);
+
+	if (code == -EAGAIN)
+		return;
+	unwatch(trace, launch_wait_fd(trace->launch));
+	if (trace->stop_reason)
+		return;
+	/* a failed exec ends the child as well: its own status says so */
+	on_command_exec(trace, 0);
+	if (!trace->stop_reason)
+		trace->exit_code = code < 0 ? EXIT_OWN_FAILURE : code;
+	stop(trace, "command_ended");
+}
+
+static void on_process_end(struct trace *trace, uint32_t index)
+{
+	unwatch(trace, trace->pid_fds[index]);
+	close(trace->pid_fds[index]);
+	trace->pid_fds[index] = -1;
+	if (--trace->npids_alive == 0)
+		stop(trace, "processes_ended");
+}
+
+/* Runs in the reader thread. */
+void control_on_duplicate(void *ctx, unsigned newer, unsigned first)
+{
+	struct trace *trace = ctx;
+	struct duplicate duplicate = {newer, first};
+
+	/* a full pipe has enough of them in it; the next one tells again */
+	if (write(trace->duplicate_fds[1], &duplicate, sizeof(duplicate)) < 0)
+		return;
+}
+
+static void on_duplicates(struct trace *trace, uint32_t index)
+{
+	struct duplicate duplicate;
+
+	while (read(trace->duplicate_fds[0], &duplicate, sizeof(duplicate)) == sizeof(duplicate))
+		targets_detach(trace, duplicate.newer > duplicate.first ? duplicate.newer : duplicate.first,
+			       "duplicate");
+}
+
+/* Nobody reads our output any more: the probes go, a command runs on. */
+static void on_all_gone(struct trace *trace, uint32_t index)
+{
+	stop(trace, "output_closed");
+}
+
+/* ---- life ---- */
+
+static int open_signals(struct trace *trace)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	sigdelset(&set, SIGPIPE);
+	trace->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return trace->signal_fd < 0 ? -errno : watch(trace, trace->signal_fd, SIGNAL, 0);
+}
+
+static int open_pids(struct trace *trace)
+{
+	size_t i, n = trace->launch ? 0 : trace->config->pids.n;
+	int err;
+
+	if (!n)
+		return 0;
+	trace->pid_fds = malloc(n * sizeof(*trace->pid_fds));
+	if (!trace->pid_fds)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		trace->pid_fds[i] = syscall(SYS_pidfd_open, trace->config->pids.list[i], 0);
+		if (trace->pid_fds[i] < 0)
+			continue; /* it has ended since it was looked at */
+		err = watch(trace, trace->pid_fds[i], PROCESS_END, i);
+		if (err)
+			return err;
+		trace->npids_alive++;
+	}
+	if (!trace->npids_alive)
+		stop(trace, "processes_ended");
+	return 0;
+}
+
+static int open_launch(struct trace *trace)
+{
+	int err;
+
+	if (!trace->launch)
+		return 0;
+	err = watch(trace, launch_notify_fd(trace->launch), HELD, 0);
+	if (!err)
+		err = watch(trace, launch_exec_fd(trace->launch), COMMAND_EXEC, 0);
+	if (!err)
+		err = watch(trace, launch_wait_fd(trace->launch), COMMAND_END, 0);
+	return err;
+}
+
+int control_open(struct trace *trace)
+{
+	int err;
+
+	trace->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (trace->epoll_fd < 0 || pipe2(trace->duplicate_fds, O_CLOEXEC | O_NONBLOCK))
+		return -errno;
+	err = open_signals(trace);
+	if (!err)
+		err = watch(trace, trace->duplicate_fds[0], DUPLICATES, 0);
+	if (!err)
+		err = watch(trace, fanout_gone_fd(stream_fanout(trace->stream)), ALL_GONE, 0);
+	if (!err)
+		err = open_pids(trace);
+	if (!err)
+		err = open_launch(trace);
+	return err;
+}
+
+void control_loop(struct trace *trace)
+{
+	struct epoll_event events[16];
+	int i, n;
+
+	while (!trace->stop_reason) {
+		n = epoll_wait(trace->epoll_fd, events, 16, -1);
+		for (i = 0; i < n; i++)
+			sources[events[i].data.u64 >> 32](trace, (uint32_t)events[i].data.u64);
+	}
+}
+
+/* Only calls that are safe in a handler. */
+static void end_at_once(int signal)
+{
+	_exit(128 + signal);
+}
+
+void control_ends_at_once(struct trace *trace)
+{
+	struct sigaction action = {.sa_handler = end_at_once};
+	sigset_t set;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void control_close(struct trace *trace)
+{
+	size_t i;
+
+	for (i = 0; trace->pid_fds && i < trace->config->pids.n; i++)
+		if (trace->pid_fds[i] >= 0)
+			close(trace->pid_fds[i]);
+	free(trace->pid_fds);
+	close(trace->signal_fd);
+	close(trace->duplicate_fds[0]);
+	close(trace->duplicate_fds[1]);
+	close(trace->epoll_fd);
+}

@@ -1,0 +1,71 @@
+/* What the files of this room share. */
+#ifndef CUDATAP_TRACE_INTERNAL_H
+#define CUDATAP_TRACE_INTERNAL_H
+
+#include <jansson.h>
+
+#include "../find/list.h"
+#include "../launch/launch.h"
+#include "../route/stream.h"
+#include "trace.h"
+
+/* A file with probes on it. */
+struct attached {
+	char *path;
+	unsigned functions;
+	bool gone; /* detached again */
+};
+
+struct trace {
+	const struct config *config;
+	const struct cli *cli;
+	struct plan *plans;
+	uint8_t *row_state;
+	struct capture *capture;
+	struct stream *stream;
+	struct launch *launch; /* with a command */
+	struct launch_user user;
+	struct seen seen;	   /* files that were looked into */
+	struct attached *attached; /* [attach id - 1] */
+	unsigned nattached;
+	unsigned refused; /* CUDA libraries that could not be probed */
+	uint64_t start_ns; /* CLOCK_MONOTONIC */
+	int epoll_fd, signal_fd, duplicate_fds[2];
+	int *pid_fds; /* of -p, -1 when ended */
+	size_t npids_alive;
+	const char *stop_reason; /* NULL: running */
+	int signals; /* INT and TERM so far */
+	int exit_code;
+};
+
+/* targets.c */
+
+/** targets_find - attach to what is there already: configured files, processes, the host's libraries.
+ * Returns 0, or the exit code after one message. */
+int targets_find(struct trace *trace);
+/** targets_show - look into one open file and attach to it when it holds CUDA functions */
+void targets_show(struct trace *trace, pid_t pid, int fd, const char *path);
+/** targets_detach - remove a file's probes, with a `detach` event */
+void targets_detach(struct trace *trace, unsigned attach_id, const char *reason);
+void targets_free(struct trace *trace);
+
+/* control.c */
+
+/** control_open - descriptors and signals of the control thread; 0 or a negative errno */
+int control_open(struct trace *trace);
+/** control_loop - until stop_reason is set */
+void control_loop(struct trace *trace);
+/** control_ends_at_once - from here on SIGINT and SIGTERM end the program within a second */
+void control_ends_at_once(struct trace *trace);
+void control_close(struct trace *trace);
+/** control_on_duplicate - stream_duplicate_fn */
+void control_on_duplicate(void *ctx, unsigned newer, unsigned first);
+
+/* report.c */
+
+json_t *report_start(const struct trace *trace);
+json_t *report_stop(const struct trace *trace, const struct capture_counters *counters);
+/** report_summary - totals on stderr; returns how many events were lost, at the source and in sinks */
+uint64_t report_summary(const struct trace *trace, const struct capture_counters *counters);
+
+#endif

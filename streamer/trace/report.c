@@ -1,0 +1,161 @@
+/* The `start` and `stop` events and the summary on stderr. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../log.h"
+#include "../route/losses.h"
+#include "internal.h"
+
+static json_t *words(bool (*has)(const struct config *, unsigned), const char *(*name)(unsigned),
+		     const struct config *config, unsigned n)
+{
+	json_t *list = json_array();
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		if (has(config, i))
+			json_array_append_new(list, json_string(name(i)));
+	return list;
+}
+
+static bool has_api(const struct config *config, unsigned i)
+{
+	return config->api[i];
+}
+
+static const char *api_name(unsigned i)
+{
+	return i == TABLE_RUNTIME ? "runtime" : "driver";
+}
+
+static bool has_family(const struct config *config, unsigned i)
+{
+	return config->families[i];
+}
+
+static const char *family_name(unsigned i)
+{
+	return table_families[i].name;
+}
+
+static json_t *command_words(char **command)
+{
+	json_t *list = json_array();
+	json_t *word;
+
+	for (; *command; command++) {
+		word = json_string(*command);
+		json_array_append_new(list, word ? word : json_string("(not UTF-8)"));
+	}
+	return list;
+}
+
+json_t *report_start(const struct trace *trace)
+{
+	const struct config *config = trace->config;
+	struct utsname kernel;
+	json_t *body, *effective;
+
+	uname(&kernel);
+	effective = json_pack("{so so sb}", "api", words(has_api, api_name, config, TABLE_NAPIS), "families",
+			      words(has_family, family_name, config, table_nfamilies), "nested", config->nested);
+	body = json_pack("{ss ss ss so sI}", "version", CUDATAP_VERSION, "kernel", kernel.release, "method",
+			 capture_method_names[capture_method(trace->capture)], "config", effective, "pid",
+			 (json_int_t)getpid());
+	if (trace->cli->command)
+		json_object_set_new(body, "command", command_words(trace->cli->command));
+	return body;
+}
+
+/* Entered calls with no end so far: open in their threads when recording stopped. */
+static uint64_t open_calls(const struct capture_counters *c)
+{
+	static const enum rec_counter ends[] = {
+		REC_SUBMITTED,	    REC_UNFINISHED, REC_NESTED,	   REC_MUTED,	     REC_DUPLICATE_CALLS,
+		REC_UNPAIRED,	    REC_LOST_RING,  REC_LOST_DEPTH, REC_LOST_STORAGE,
+	};
+	uint64_t open = c->v[REC_ENTRIES];
+	size_t i;
+
+	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		open -= c->v[ends[i]];
+	return (int64_t)open < 0 ? 0 : open;
+}
+
+static json_t *calls_object(const struct trace *trace, const struct capture_counters *c)
+{
+	struct stream_totals totals;
+	json_t *lost;
+
+	stream_totals(trace->stream, &totals);
+	lost = json_pack("{sI sI sI sI}", "ring", (json_int_t)c->v[REC_LOST_RING], "storage",
+			 (json_int_t)c->v[REC_LOST_STORAGE], "depth", (json_int_t)c->v[REC_LOST_DEPTH],
+			 "undecodable", (json_int_t)totals.undecodable);
+	return json_pack("{sI sI sI sI sI sI sI so sI sI sI sI}", "entries", (json_int_t)c->v[REC_ENTRIES],
+			 "emitted", (json_int_t)(totals.emitted - totals.unfinished), "unfinished",
+			 (json_int_t)totals.unfinished, "nested", (json_int_t)c->v[REC_NESTED], "muted",
+			 (json_int_t)c->v[REC_MUTED], "duplicate", (json_int_t)c->v[REC_DUPLICATE_CALLS],
+			 "unpaired", (json_int_t)c->v[REC_UNPAIRED], "lost", lost, "open",
+			 (json_int_t)open_calls(c), "in_ring",
+			 (json_int_t)(c->v[REC_SUBMITTED] + c->v[REC_UNFINISHED] - totals.emitted -
+				      totals.undecodable),
+			 "read_failed", (json_int_t)c->v[REC_READ_FAILED], "orphan_exits",
+			 (json_int_t)c->v[REC_ORPHAN_EXITS]);
+}
+
+json_t *report_stop(const struct trace *trace, const struct capture_counters *counters)
+{
+	struct timespec ts;
+	json_t *body;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	body = json_pack("{ss}", "reason", trace->stop_reason ? trace->stop_reason : "failed");
+	if (trace->cli->command)
+		json_object_set_new(body, "exit_code", json_integer(trace->exit_code));
+	json_object_set_new(body, "duration_ns",
+			    json_integer(ts.tv_sec * 1000000000ll + ts.tv_nsec - (json_int_t)trace->start_ns));
+	json_object_set_new(body, "calls", calls_object(trace, counters));
+	json_object_set_new(body, "sinks", stream_sinks(trace->stream));
+	return body;
+}
+
+static void say_sinks(const struct trace *trace)
+{
+	const struct fanout *fanout = stream_fanout(trace->stream);
+	struct sink_counters c;
+	size_t i;
+	int r;
+
+	for (i = 0; i < fanout_nsinks(fanout); i++) {
+		fanout_counters((struct fanout *)fanout, i, &c);
+		for (r = 0; r < SINK_NREASONS; r++)
+			if (c.dropped[r])
+				log_msg("sink %s lost %llu of %llu events: %s", fanout_sink_name(fanout, i),
+					(unsigned long long)c.dropped[r], (unsigned long long)c.received,
+					sink_reason_names[r]);
+	}
+}
+
+uint64_t report_summary(const struct trace *trace, const struct capture_counters *counters)
+{
+	uint64_t counts[LOSSES_NCAUSES], lost;
+	struct stream_totals totals;
+	int i;
+
+	stream_totals(trace->stream, &totals);
+	lost = losses_count(counters, totals.undecodable, counts);
+	if (!trace->cli->quiet) {
+		log_msg("%llu calls from %u libraries, %llu lost", (unsigned long long)totals.emitted,
+			trace->nattached, (unsigned long long)lost);
+		for (i = 0; i < LOSSES_NCAUSES; i++)
+			if (counts[i])
+				log_msg("%llu calls %s: %s", (unsigned long long)counts[i],
+					i == LOSS_UNPAIRED ? "never returned" : "lost", loss_cause_names[i]);
+		say_sinks(trace);
+	}
+	return lost + stream_sinks_lost(trace->stream);
+}

@@ -1,0 +1,243 @@
+/*
+ * A run from its first to its last step. What is opened is closed in reverse;
+ * at the end the probes go first, then the ring is read to its end, then the
+ * sinks get their time to deliver.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../log.h"
+#include "internal.h"
+
+#define DRAIN_NS 5000000000ull /* what the sinks get at the end */
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+/* Our own failure: 125 where a command was to be run, as env(1) and others do; else 1. */
+static int own_failure(const struct trace *trace)
+{
+	return trace->cli->command ? EXIT_OWN_FAILURE : 1;
+}
+
+static int check_pids(const struct trace *trace)
+{
+	size_t i;
+
+	if (trace->cli->command)
+		return 0;
+	for (i = 0; i < trace->config->pids.n; i++) {
+		if (!kill(trace->config->pids.list[i], 0) || errno == EPERM)
+			continue;
+		log_msg("process %d: does not exist", trace->config->pids.list[i]);
+		return 1;
+	}
+	return 0;
+}
+
+static bool a_sink_is_stdout(const struct config *config)
+{
+	size_t i;
+
+	for (i = 0; i < config->nsinks; i++)
+		if (!strcmp(config->sinks[i].ops->type, "stdout"))
+			return true;
+	return false;
+}
+
+/* Returns 0, or the exit code after one message. */
+static int start_command(struct trace *trace)
+{
+	struct launch_options options = {
+		.argv = trace->cli->command,
+		.user = &trace->user,
+		.stdout_to_stderr = !trace->cli->mix && a_sink_is_stdout(trace->config),
+		.hold = !trace->cli->no_hold,
+	};
+	char error[512];
+	int err;
+
+	if (!trace->cli->command)
+		return 0;
+	err = trace->cli->user ? launch_user_find(trace->cli->user, &trace->user)
+			       : launch_user_sudo(&trace->user);
+	if (err) {
+		log_msg("-u %s: no such user", trace->cli->user ? trace->cli->user : "(sudo)");
+		return EXIT_USAGE;
+	}
+	err = launch_start(&options, &trace->launch, error, sizeof(error));
+	if (err) {
+		log_msg("%s", error);
+		return EXIT_OWN_FAILURE;
+	}
+	if (launch_held(trace->launch) && !trace->cli->no_hold)
+		log_msg("the command is not held while its libraries are probed (%s): first calls into a "
+			"library may be missed",
+			launch_held(trace->launch));
+	return 0;
+}
+
+static int open_capture(struct trace *trace)
+{
+	struct capture_options options = {
+		.method = trace->cli->method,
+		.ring_size = trace->config->ring.size,
+		.flush_ns = trace->config->ring.flush_ns,
+		.nested = trace->config->nested,
+		.select_pids = trace->cli->command || trace->config->pids.n,
+		.follow_children = trace->cli->command,
+		.plans = trace->plans,
+		.row_state = trace->row_state,
+	};
+	char error[512];
+
+	if (!capture_new(&options, &trace->capture, error, sizeof(error)))
+		return 0;
+	log_msg("%s", error);
+	return own_failure(trace);
+}
+
+static int open_stream(struct trace *trace)
+{
+	struct stream_options options = {
+		.config = trace->config,
+		.plans = trace->plans,
+		.capture = trace->capture,
+		.on_duplicate = control_on_duplicate,
+		.ctx = trace,
+	};
+	char error[512];
+
+	if (!stream_new(&options, &trace->stream, error, sizeof(error)))
+		return 0;
+	log_msg("%s", error);
+	return own_failure(trace);
+}
+
+static int select_processes(struct trace *trace)
+{
+	size_t i;
+	int err = 0;
+
+	if (trace->launch)
+		err = capture_select_pid(trace->capture, launch_pid(trace->launch), true);
+	else
+		for (i = 0; i < trace->config->pids.n && !err; i++)
+			err = capture_select_pid(trace->capture, trace->config->pids.list[i], true);
+	if (err)
+		log_msg("cannot select the process: %s", strerror(-err));
+	return err ? own_failure(trace) : 0;
+}
+
+static int start_events(struct trace *trace)
+{
+	int err = stream_start(trace->stream);
+
+	if (!err)
+		err = control_open(trace);
+	if (err) {
+		log_msg("cannot start: %s", strerror(-err));
+		return own_failure(trace);
+	}
+	stream_post(trace->stream, EVENT_START, report_start(trace));
+	return 0;
+}
+
+static int find_targets(struct trace *trace)
+{
+	int code = targets_find(trace);
+
+	if (code)
+		return code == EXIT_USAGE || !trace->cli->command ? code : own_failure(trace);
+	if (!trace->nattached && trace->refused) /* each has been said */
+		return own_failure(trace);
+	if (!trace->nattached && !trace->cli->command) {
+		log_msg("no CUDA library found%s: name one with `libraries:`, or start the program as `cudatap -- "
+			"COMMAND`; `cudatap list libraries` shows what is found",
+			trace->config->pids.n ? " for the process" : "");
+		return own_failure(trace);
+	}
+	return 0;
+}
+
+static int begin(struct trace *trace)
+{
+	int code = check_pids(trace);
+
+	trace->plans = plan_all(plan_host_abi());
+	trace->row_state = calloc(table_nrows, 1);
+	if (!trace->plans || !trace->row_state)
+		return own_failure(trace);
+	config_select(trace->config, trace->row_state);
+	if (!code)
+		code = open_capture(trace);
+	if (!code)
+		code = open_stream(trace);
+	if (!code)
+		code = start_command(trace);
+	if (!code)
+		code = select_processes(trace);
+	if (!code)
+		code = start_events(trace);
+	if (!code)
+		code = find_targets(trace);
+	if (code)
+		return code;
+	capture_record(trace->capture, true);
+	if (trace->launch)
+		launch_go(trace->launch);
+	return 0;
+}
+
+/* The probes go, what they brought is delivered, and everything is accounted for. */
+static void end(struct trace *trace)
+{
+	struct capture_counters counters;
+	uint64_t lost;
+	unsigned i;
+
+	control_ends_at_once(trace);
+	capture_record(trace->capture, false);
+	if (capture_method(trace->capture) == CAPTURE_CLASSIC)
+		usleep(20000); /* programs under way; closing these probes would take minutes */
+	else
+		for (i = 1; i <= trace->nattached; i++)
+			capture_detach(trace->capture, i);
+	stream_drain(trace->stream);
+	capture_counters(trace->capture, &counters);
+	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters), now_ns() + DRAIN_NS);
+	lost = report_summary(trace, &counters);
+	if (trace->cli->fail_on_loss && lost && !trace->exit_code)
+		trace->exit_code = EXIT_LOSS;
+}
+
+int trace_run(const struct config *config, const struct cli *cli)
+{
+	struct trace trace = {.config = config, .cli = cli, .start_ns = now_ns(), .epoll_fd = -1,
+			      .signal_fd = -1, .duplicate_fds = {-1, -1}};
+	int code = begin(&trace);
+
+	if (!code) {
+		control_loop(&trace);
+		end(&trace);
+		code = trace.exit_code;
+	}
+	launch_free(trace.launch);
+	stream_free(trace.stream);
+	capture_free(trace.capture);
+	control_close(&trace);
+	targets_free(&trace);
+	free(trace.row_state);
+	free(trace.plans);
+	return code;
+}
