@@ -31,7 +31,7 @@ struct find_image {
 	char *build_id;                  /* hex, or NULL */
 	struct find_function *functions; /* ascending by offset */
 	size_t nfunctions;
-	size_t nunknown; /* cuda* and cu* exports without a row: a newer CUDA than the table's */
+	size_t nunknown; /* cuda* and cu* exports without a row: internal ones, or a newer CUDA's */
 };
 
 /* Why a file cannot be probed: negative errno-like codes of find_image_read(). */
