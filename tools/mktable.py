@@ -206,6 +206,7 @@ def main():
         print(f"mktable: keys.txt: fits no function: {line}", file=sys.stderr)
     libraries = [path for _, path in sorted(pairs(arguments.library), reverse=True)]
     table_errors = errors.tables(majors, libraries, errors.read_messages(DATA / "driver-messages.txt"))
+    arguments.output.mkdir(parents=True, exist_ok=True)
     table = emit.Table(all_rows, families, table_errors)
     emit.write_c(table, arguments.output)
     print(f"mktable: {len(all_rows)} rows, {len(table.types.items)} types, {len(table.params.items)} parameters")

@@ -99,7 +99,7 @@ struct table_param {
 	uint8_t deref;		/* enum table_deref */
 	uint16_t pointee;	/* type of what is read (one element) when deref != NO_DEREF; for text it is
 				 * the TABLE_STRING itself (IN: at the parameter; OUT: *parameter points to
-				 * it), or TABLE_CHARS of size 1 for a buffer of `count` characters */
+				 * it), or TABLE_CHARS whose size is the most that is read of a buffer */
 	uint8_t count;		/* parameter that holds the number of elements, or TABLE_NONE: one */
 	bool count_is_pointer;	/* that parameter points to the count (in/out) */
 	struct table_place place[TABLE_NABIS];

@@ -93,7 +93,7 @@ const struct table_type table_types[] = {
 	{"cudaAtomicOperation", TABLE_ENUM, 4, 13},
 	{"cudaLimit", TABLE_ENUM, 4, 14},
 	{"cudaDeviceP2PAttr", TABLE_ENUM, 4, 15},
-	{"char", TABLE_CHARS, 1, 0},
+	{"char[256]", TABLE_CHARS, 256, 0},
 	{"cudaSharedMemConfig *", TABLE_HEX, 8, 0},
 	{"cudaSharedMemConfig", TABLE_ENUM, 4, 16},
 	{"cudaAsyncCallback", TABLE_HEX, 8, 0},

@@ -143,7 +143,7 @@ class Builder:
         if rule.what == "-":
             return
         if rule.what == "text":
-            param.deref, param.pointee = OUT, model.Type("char", model.CHARS, 1)
+            param.deref, param.pointee = OUT, model.Type(f"char[{MAX_SLOT}]", model.CHARS, MAX_SLOT)
         else:
             kind = self.readable(target)
             if kind is None:
