@@ -13,7 +13,7 @@
 
 #include "../streamer/table/table.h"
 
-struct sink_ops;		/* sinks/: one kind of sink with its key table */
+struct sink_ops; /* sinks/: one kind of sink with its key table */
 
 /* A list of strings; n may be 0 with a NULL list. */
 struct config_strings {
@@ -21,15 +21,26 @@ struct config_strings {
 	size_t n;
 };
 
-struct config_field {		/* fields.static */
+struct config_field {
 	char *name, *value;
 };
 
+/* A map of constant strings, in the order of the file. */
+struct config_fields {
+	struct config_field *list;
+	size_t n;
+};
+
+struct config_pids {
+	pid_t *list;
+	size_t n;
+};
+
 struct config_sink {
-	char *name;		/* its key in the map: unique */
-	const struct sink_ops *ops;	/* from `type` */
-	char *format;		/* "json" */
-	void *options;		/* the kind's own options, by its key table */
+	char *name;                 /* its key in the map: unique */
+	const struct sink_ops *ops; /* from `type` */
+	char *format;               /* "json" */
+	void *options;              /* the kind's own options, by its key table */
 	struct {
 		uint64_t max_events, max_bytes;
 	} queue;
@@ -37,22 +48,24 @@ struct config_sink {
 
 struct config {
 	bool api[TABLE_NAPIS];
-	bool *families;			/* [table_nfamilies] */
-	struct config_strings include, exclude;	/* functions by name or glob */
+	bool *families;                         /* [table_nfamilies] */
+	struct config_strings include, exclude; /* functions by name or glob */
 	bool nested;
-	struct config_strings libraries;	/* empty: auto */
-	struct {
-		pid_t *list;
-		size_t n;
-	} pids;				/* empty: every process */
+	struct config_strings libraries; /* empty: auto */
+	struct config_pids pids;         /* empty: every process */
 	struct {
 		bool args;
-		struct config_field *statics;
-		size_t nstatics;
+		union {
+			struct config_fields constant;
+			struct {
+				struct config_field *statics;
+				size_t nstatics;
+			};
+		};
 	} fields;
 	char *host;
 	struct {
-		uint64_t size;		/* bytes, a power of two and multiple of the page */
+		uint64_t size; /* bytes, a power of two and multiple of the page */
 		uint64_t flush_ns;
 	} ring;
 	struct config_sink *sinks;
@@ -61,10 +74,10 @@ struct config {
 
 /* What the command line adds to the file; NULL or empty: says nothing. */
 struct config_overrides {
-	const char *families;		/* -f a,b,c */
-	const pid_t *pids;		/* -p */
+	const char *families; /* -f a,b,c */
+	const pid_t *pids;    /* -p */
 	size_t npids;
-	const char *const *sinks;	/* -o; replace the file's sinks */
+	const char *const *sinks; /* -o; replace the file's sinks */
 	size_t nsinks;
 };
 
@@ -81,6 +94,12 @@ void config_free(struct config *config);
 
 /** config_print - the effective configuration as YAML that config_load() reads again (`cudatap check`) */
 int config_print(const struct config *config, FILE *out);
+
+/** config_schema - JSON Schema (draft 2020-12) of the file, for editors. Returns 0, -ENOMEM or -EIO. */
+int config_schema(FILE *out);
+
+/** config_reference - the reference page, as Markdown (docs/configuration.md). Returns 0 or -EIO. */
+int config_reference(FILE *out);
 
 /**
  * config_select - which rows are wanted

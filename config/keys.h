@@ -12,33 +12,43 @@
 
 enum key_type {
 	KEY_BOOL,
-	KEY_INT,		/* int64_t, within [min, max] */
-	KEY_SIZE,		/* uint64_t bytes: 65536, 64KiB, 16MiB, 1GiB; kB MB GB are powers of ten */
-	KEY_DURATION,		/* uint64_t ns: 10us, 20ms, 1.5s, 2m, 1h, 1d */
-	KEY_STRING,		/* char *, owned */
-	KEY_ENUM,		/* int: index in `words` */
-	KEY_STRINGS,		/* struct config_strings */
-	KEY_PIDS,		/* list of positive integers */
-	KEY_FAMILIES,		/* list or word: family names, default, all */
-	KEY_FUNCTIONS,		/* list of function names and globs, each matching at least one */
-	KEY_APIS,
-	KEY_FIELDS,		/* map of constant strings */
-	KEY_MODE,		/* mode_t, octal: "0640" */
-	KEY_MAP,		/* a map with keys of its own (children) */
-	KEY_SINKS,		/* the map of sinks by name */
-	KEY_LITERAL,		/* must have the value of `fallback`: version: 1 */
+	KEY_INT,       /* int64_t, within [min, max] */
+	KEY_SIZE,      /* uint64_t bytes: 65536, 64KiB, 16MiB, 1GiB; kB MB GB are powers of ten */
+	KEY_DURATION,  /* uint64_t ns: 10us, 20ms, 1.5s, 2m, 1h, 1d */
+	KEY_STRING,    /* char *, owned; one of `words` if there are any */
+	KEY_ENUM,      /* int: index in `words` */
+	KEY_STRINGS,   /* struct config_strings; a word of `words` stands for the empty list */
+	KEY_PIDS,      /* struct config_pids: list of positive integers */
+	KEY_FAMILIES,  /* bool *: list or word: family names, default, all */
+	KEY_FUNCTIONS, /* struct config_strings: names and globs, each matching at least one function */
+	KEY_APIS,      /* bool [TABLE_NAPIS] */
+	KEY_FIELDS,    /* struct config_fields: map of constant strings */
+	KEY_MODE,      /* mode_t, octal: "0640" */
+	KEY_MAP,       /* a map with keys of its own (children, in the same structure) */
+	KEY_SINKS,     /* the map of sinks by name, in struct config */
+	KEY_LITERAL,   /* must have the value of `fallback`: version: 1 */
+	KEY_SINK_KIND, /* const struct sink_ops *: a sink's type */
+	KEY_NTYPES
 };
+
+/* flags of a key */
+#define KEY_SECRET       (1 << 0) /* printed as "********" */
+#define KEY_POWER_OF_TWO (1 << 1) /* SIZE: a power of two, at least one page */
+#define KEY_NOT_EMPTY    (1 << 2) /* lists: at least one item */
+#define KEY_PATHS        (1 << 3) /* STRINGS with `words`: every other text has a "/" */
 
 struct key {
 	const char *name;
 	enum key_type type;
-	size_t offset;		/* of the value in its structure (struct config, or a sink's options) */
-	const char *fallback;	/* default, as it would be written in YAML; NULL: required or absent */
+	size_t offset;        /* of the value in its structure (struct config, or a sink's options) */
+	const char *fallback; /* default, as it would be written in YAML; NULL: required or absent */
+	const char *computed; /* what the default is when it has no text: "the host's name" */
 	bool required;
-	int64_t min, max;	/* INT, SIZE, DURATION: bounds when max is not 0 */
-	const char *const *words;	/* ENUM: NULL-terminated */
-	const struct key *children;	/* MAP: rows up to one without a name */
-	const char *about;	/* one sentence for the reference */
+	unsigned flags;             /* KEY_SECRET ... */
+	int64_t min, max;           /* INT, SIZE, DURATION: bounds; STRING: of its bytes; when max is not 0 */
+	const char *const *words;   /* ENUM, STRING, STRINGS: NULL-terminated */
+	const struct key *children; /* MAP: rows up to one without a name */
+	const char *about;          /* one sentence for the reference */
 };
 
 #endif

@@ -1,0 +1,61 @@
+/*
+ * The mistakes of one configuration, gathered so that all of them are told at
+ * once, in the order of the text.
+ */
+#ifndef CUDATAP_CONFIG_ERRORS_H
+#define CUDATAP_CONFIG_ERRORS_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define ERRORS_SHOWN 50 /* more are only counted */
+
+/* A place in a text. The name is borrowed and outlives the errors. */
+struct mark {
+	const char *file; /* file name, or an option such as "-f" */
+	unsigned line;    /* from 1; 0: the place has no lines */
+	unsigned column;  /* in characters, from 1 */
+};
+
+struct error {
+	struct mark mark;
+	char *message;
+};
+
+struct errors {
+	struct error list[ERRORS_SHOWN];
+	size_t n;     /* in the list */
+	size_t total; /* found */
+};
+
+/** errors_add - one mistake: what is wrong; what to do. Without a newline. */
+__attribute__((format(printf, 3, 4))) void errors_add(struct errors *errors, const struct mark *mark,
+						      const char *format, ...);
+
+/** errors_full - whether a further mistake would only be counted: its explanation can be spared */
+static inline int errors_full(const struct errors *errors)
+{
+	return errors->n == ERRORS_SHOWN;
+}
+
+/** errors_print - one line each, "FILE:LINE:COLUMN: message", and how many more there are */
+void errors_print(struct errors *errors, FILE *out);
+
+void errors_clear(struct errors *errors);
+
+/* What someone wrote, made fit for a message: in quotes, cut, without control characters. */
+struct quoted {
+	char text[96];
+};
+struct quoted quote(const char *word);
+#define QUOTE(word) (quote(word).text)
+
+/* What to write instead: "; did you mean ...?", "; known: ...", or "". */
+struct hint {
+	char text[512];
+};
+
+/** hint_word - the nearest of @n words, else all of them when they are few */
+struct hint hint_word(const char *word, const char *const *words, size_t n);
+
+#endif

@@ -1,0 +1,26 @@
+/* What the files of the configuration share: the key rows, the sinks' life, the loading of a text. */
+#ifndef CUDATAP_CONFIG_INTERNAL_H
+#define CUDATAP_CONFIG_INTERNAL_H
+
+#include "config.h"
+#include "errors.h"
+#include "keys.h"
+
+/* Up to a row without a name. */
+extern const struct key config_keys[];
+extern const struct key
+	config_sink_keys[]; /* of every sink; first its type; the kind's own come after them */
+
+/** config_load_text - as config_load(), from memory; @name stands for the file in messages */
+int config_load_text(const char *name, const char *text, size_t len, const struct config_overrides *overrides,
+		     FILE *out, struct config **ret_config);
+
+/** overrides_apply - what the command line says, over what the file said */
+void overrides_apply(struct config *config, const struct config_overrides *overrides, struct errors *errors);
+
+/** sinks_add - one more sink with its kind's defaults and without a name. NULL when out of memory. */
+struct config_sink *sinks_add(struct config *config, const struct sink_ops *ops, struct errors *errors);
+void sinks_drop_last(struct config *config);
+void sinks_free(struct config *config);
+
+#endif

@@ -1,0 +1,181 @@
+/* Key types of sinks: their map by name, and the word that says of what kind one is. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "internal.h"
+#include "types_list.h"
+
+#include "../sinks/fanout.h"
+#include "../sinks/sink.h"
+
+#define MAX_KINDS     32
+#define MAX_SINK_NAME 64
+
+static size_t kind_names(const char *names[MAX_KINDS])
+{
+	size_t n = 0;
+
+	for (; sink_kinds[n] && n < MAX_KINDS; n++)
+		names[n] = sink_kinds[n]->type;
+	return n;
+}
+
+static json_t *kinds_schema(const struct key *key)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; sink_kinds[i]; i++)
+		json_array_append_new(list, json_string(sink_kinds[i]->type));
+	return json_pack("{s:o}", "enum", list);
+}
+
+/* ---- sink kind ---- */
+
+static void kind_read(const struct key *key, const struct node *node, void *base, struct errors *errors)
+{
+	const char *names[MAX_KINDS];
+	const struct sink_ops *ops = sink_kind(node->text);
+
+	if (ops)
+		*(const struct sink_ops **)key_value(key, base) = ops;
+	else
+		errors_add(errors, &node->mark, "unknown sink type %s%s", QUOTE(node->text),
+			   hint_word(node->text, names, kind_names(names)).text);
+}
+
+static void kind_print(const struct key *key, const void *base, struct emit *emit)
+{
+	emit_word(emit, (*(const struct sink_ops *const *)key_const_value(key, base))->type);
+}
+
+const struct key_type_ops type_sink_kind = {
+	.wants = "the name of a kind",
+	.shapes = SHAPE(NODE_SCALAR),
+	.read = kind_read,
+	.print = kind_print,
+	.schema = kinds_schema,
+};
+
+/* ---- sinks ---- */
+
+static bool name_check(const struct node *name, struct errors *errors)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+
+	if (*name->text && strlen(name->text) <= MAX_SINK_NAME && !name->text[strspn(name->text, letters)])
+		return true;
+	errors_add(errors, &name->mark, "%s cannot name a sink: 1 to %d letters, digits, \"_\", \".\", \"-\"",
+		   QUOTE(name->text), MAX_SINK_NAME);
+	return false;
+}
+
+static const struct sink_ops *kind_of(const struct node *node)
+{
+	const struct node *type = node_get(node, "type");
+
+	return type && type->kind == NODE_SCALAR ? sink_kind(type->text) : NULL;
+}
+
+/* Without a kind nobody knows its keys: only what is wrong with the kind itself is told. */
+static void no_kind(const struct node *name, const struct node *node, struct errors *errors)
+{
+	const struct node *type = node_get(node, "type");
+	const char *names[MAX_KINDS];
+	struct config_sink scratch = {0};
+
+	if (node->kind != NODE_MAP)
+		errors_add(errors, &node->mark, "sink %s wants a map such as {type: stdout}, not %s",
+			   QUOTE(name->text), node_what(node));
+	else if (!type || node_is_null(type))
+		errors_add(errors, &node->mark, "sink %s has no \"type\"%s", QUOTE(name->text),
+			   hint_word("", names, kind_names(names)).text);
+	else
+		key_read(&config_sink_keys[0], type, &scratch, errors);
+}
+
+static void sink_read(struct config *config, const struct node *name, const struct node *node,
+		      struct errors *errors)
+{
+	const struct sink_ops *ops = kind_of(node);
+	struct config_sink *sink;
+	size_t before = errors->total;
+	char why[256] = "";
+
+	if (!ops) {
+		no_kind(name, node, errors);
+		return;
+	}
+	sink = sinks_add(config, ops, errors);
+	if (sink)
+		sink->name = strdup(name->text);
+	if (!sink || !sink->name) {
+		errors_add(errors, &node->mark, "%s", strerror(ENOMEM));
+		return;
+	}
+	keys_read((struct key_set[]){{config_sink_keys, sink}, {ops->keys, sink->options}}, 2, node, errors);
+	/* the kind's own check may rely on each value being right */
+	if (errors->total == before && ops->check && ops->check(sink->options, why, sizeof(why)))
+		errors_add(errors, &node->mark, "sink %s: %s", QUOTE(name->text), why);
+}
+
+static void sinks_read(const struct key *key, const struct node *node, void *base, struct errors *errors)
+{
+	if (!node->n)
+		errors_add(errors, &node->mark, "\"%s\" is empty: events would go nowhere", key->name);
+	if (node->n > FANOUT_MAX_SINKS)
+		errors_add(errors, &node->mark, "\"%s\" has at most %d sinks", key->name, FANOUT_MAX_SINKS);
+	for (size_t i = 0; i < node->n && i < FANOUT_MAX_SINKS; i++)
+		if (name_check(node->entries[i].key, errors))
+			sink_read(base, node->entries[i].key, node->entries[i].value, errors);
+}
+
+static void sinks_print(const struct key *key, const void *base, struct emit *emit)
+{
+	const struct config *config = base;
+
+	emit_map(emit);
+	for (size_t i = 0; i < config->nsinks; i++) {
+		struct config_sink *sink = &config->sinks[i];
+		struct key_set sets[] = {{config_sink_keys, sink}, {sink->ops->keys, sink->options}};
+
+		emit_text(emit, sink->name);
+		emit_map(emit);
+		keys_print(sets, 2, emit);
+		emit_map_end(emit);
+	}
+	emit_map_end(emit);
+}
+
+static void type_sinks_free(const struct key *key, void *base)
+{
+	sinks_free(base);
+}
+
+/* Which keys a sink has depends on its type: one schema for each kind. */
+static json_t *sinks_schema(const struct key *key)
+{
+	json_t *kinds = json_array();
+
+	for (size_t i = 0; sink_kinds[i]; i++) {
+		json_t *kind = keys_schema((const struct key *[]){config_sink_keys, sink_kinds[i]->keys}, 2);
+		json_t *properties = json_object_get(kind, "properties");
+
+		json_object_set_new(properties, "type", json_pack("{s:s}", "const", sink_kinds[i]->type));
+		json_object_set_new(kind, "description", json_string(sink_kinds[i]->about));
+		json_array_append_new(kinds, kind);
+	}
+	return json_pack("{s:s, s:{s:s}, s:{s:o}, s:i, s:i}", "type", "object", "propertyNames", "pattern",
+			 "^[A-Za-z0-9_.-]{1,64}$", "additionalProperties", "oneOf", kinds, "minProperties", 1,
+			 "maxProperties", FANOUT_MAX_SINKS);
+}
+
+const struct key_type_ops type_sinks = {
+	.wants = "a map of sinks by name",
+	.shapes = SHAPE(NODE_MAP),
+	.read = sinks_read,
+	.print = sinks_print,
+	.free = type_sinks_free,
+	.schema = sinks_schema,
+};
