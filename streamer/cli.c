@@ -16,7 +16,7 @@ enum { OPT_MIX = 256, OPT_NESTED, OPT_JSON, OPT_FAIL_ON_LOSS, OPT_NO_HOLD, OPT_P
 
 static const struct cli_option {
 	const char *name;
-	int key; /* a letter, or one of OPT_ */
+	int key;           /* a letter, or one of OPT_ */
 	const char *value; /* NULL: a flag */
 	const char *about;
 } cli_options[] = {
@@ -25,7 +25,8 @@ static const struct cli_option {
 	{"pid", 'p', "PID", "trace this process only; may be repeated"},
 	{"output", 'o', "SINK", "where to: `-` for stdout or a path; may be repeated"},
 	{"user", 'u', "USER", "run the command as this user, by name or id"},
-	{"nested", OPT_NESTED, NULL, "also the calls that CUDA makes inside a call, with `depth` and `parent`"},
+	{"nested", OPT_NESTED, NULL,
+	 "also the calls that CUDA makes inside a call, with `depth` and `parent`"},
 	{"mix", OPT_MIX, NULL, "leave the command's stdout where it is, even when events go there too"},
 	{"fail-on-loss", OPT_FAIL_ON_LOSS, NULL, "exit with 3 in place of 0 when an event was lost"},
 	{"probes", OPT_PROBES, "METHOD", "session, multi or classic; default: the best the kernel has"},
@@ -196,8 +197,8 @@ static int take_words(struct cli *cli, int argc, char **argv, bool behind_dashes
 	}
 	nearest = table_nearest(argv[0], names, NVERBS);
 	if (nearest)
-		log_msg("%s: unknown verb; did you mean `%s`? To trace a command, write `cudatap -- %s`", argv[0],
-			nearest, argv[0]);
+		log_msg("%s: unknown verb; did you mean `%s`? To trace a command, write `cudatap -- %s`",
+			argv[0], nearest, argv[0]);
 	else
 		log_msg("%s: unknown verb; to trace a command, write `cudatap -- %s`", argv[0], argv[0]);
 	return EXIT_USAGE;

@@ -13,31 +13,31 @@
 
 /* Exit codes of cudatap itself; see docs/ and the man page. */
 enum {
-	EXIT_USAGE = 2,		/* wrong options or configuration: nothing was attached */
-	EXIT_OWN_FAILURE = 125,	/* cudatap failed before the command ran */
+	EXIT_USAGE = 2,         /* wrong options or configuration: nothing was attached */
+	EXIT_OWN_FAILURE = 125, /* cudatap failed before the command ran */
 	EXIT_CANNOT_RUN = 126,
 	EXIT_NOT_FOUND = 127,
-	EXIT_LOSS = 3,		/* --fail-on-loss, in place of a 0 */
+	EXIT_LOSS = 3, /* --fail-on-loss, in place of a 0 */
 };
 
 struct cli {
-	const char *config_path;	/* -c */
-	const char *families;		/* -f */
-	pid_t *pids;			/* -p */
+	const char *config_path; /* -c */
+	const char *families;    /* -f */
+	pid_t *pids;             /* -p */
 	size_t npids;
-	const char **sinks;		/* -o */
+	const char **sinks; /* -o */
 	size_t nsinks;
-	const char *user;		/* -u */
-	bool mix;			/* --mix */
-	bool nested;			/* --nested */
-	bool quiet;			/* -q */
-	bool json;			/* --json, of list and doctor */
+	const char *user; /* -u */
+	bool mix;         /* --mix */
+	bool nested;      /* --nested */
+	bool quiet;       /* -q */
+	bool json;        /* --json, of list and doctor */
 	bool fail_on_loss;
 	bool no_hold;
-	enum capture_method method;	/* --probes */
-	char **command;			/* after `--`, NULL-terminated; NULL: none */
-	const char *verb;		/* check, list, doctor ...; NULL: trace */
-	char **verb_args;		/* NULL-terminated */
+	enum capture_method method; /* --probes */
+	char **command;             /* after `--`, NULL-terminated; NULL: none */
+	const char *verb;           /* check, list, doctor ...; NULL: trace */
+	char **verb_args;           /* NULL-terminated */
 };
 
 /**

@@ -14,8 +14,8 @@ extern const char *const loss_cause_names[LOSSES_NCAUSES];
 
 struct losses {
 	uint64_t told[LOSSES_NCAUSES];
-	uint64_t *told_by_row;	/* of the full ring; NULL when out of memory */
-	int64_t since_ns;	/* wall clock of the last look */
+	uint64_t *told_by_row; /* of the full ring; NULL when out of memory */
+	int64_t since_ns;      /* wall clock of the last look */
 };
 
 void losses_init(struct losses *losses);

@@ -16,7 +16,7 @@
 #include "stream.h"
 
 #define MAX_FORMATS 8
-#define SECOND	    1000000000ull
+#define SECOND      1000000000ull
 
 /* An event on its way from the control thread. */
 struct posted {
@@ -32,7 +32,7 @@ struct stream {
 	struct clock_map *clock;
 	char run[13];
 	size_t nformats;
-	struct encoder *encoders[MAX_FORMATS];	    /* the reader's */
+	struct encoder *encoders[MAX_FORMATS];      /* the reader's */
 	struct encoder *loss_encoders[MAX_FORMATS]; /* the workers', under loss_lock */
 	uint64_t format_sinks[MAX_FORMATS];
 	pthread_mutex_t loss_lock;
@@ -215,10 +215,10 @@ static void *reader_main(void *arg)
 /* ---- losses of sinks ---- */
 
 /* Runs in the sinks' workers. */
-static int encode_sink_loss(void *ctx, const char *format, const struct sink_loss *loss, char *out, size_t size)
+static int encode_sink_loss(void *ctx, const char *format, const struct sink_loss *loss, char *out,
+			    size_t size, struct line_meta *ret_meta)
 {
 	struct stream *stream = ctx;
-	struct line_meta meta;
 	int len = -EINVAL;
 	json_t *body;
 	size_t i;
@@ -234,7 +234,7 @@ static int encode_sink_loss(void *ctx, const char *format, const struct sink_los
 	for (i = 0; i < stream->nformats; i++)
 		if (!strcmp(fanout_format(stream->fanout, i), format))
 			len = encode_event(stream->loss_encoders[i], EVENT_LOSS, body, 0,
-					   clock_ns(CLOCK_REALTIME), out, &meta);
+					   clock_ns(CLOCK_REALTIME), out, ret_meta);
 	pthread_mutex_unlock(&stream->loss_lock);
 	json_decref(body);
 	return len;
@@ -252,7 +252,8 @@ json_t *stream_sinks(const struct stream *stream)
 		dropped = json_object();
 		for (r = 0; r < SINK_NREASONS; r++)
 			if (c.dropped[r])
-				json_object_set_new(dropped, sink_reason_names[r], json_integer(c.dropped[r]));
+				json_object_set_new(dropped, sink_reason_names[r],
+						    json_integer(c.dropped[r]));
 		one = json_pack("{sI sI sI so sI sI sI sI sI sI}", "received", (json_int_t)c.received,
 				"recovered", (json_int_t)c.recovered, "delivered", (json_int_t)c.delivered,
 				"dropped", dropped, "unknown", (json_int_t)c.unknown, "filtered",
@@ -325,7 +326,8 @@ static int make_encoders(struct stream *stream, char *error, size_t error_size)
 		if (stream->encoders[i] && stream->loss_encoders[i])
 			continue;
 		snprintf(error, error_size,
-			 errno == EEXIST  ? "a name in fields.static is a key of the event already: choose another"
+			 errno == EEXIST
+				 ? "a name in fields.static is a key of the event already: choose another"
 			 : errno == E2BIG ? "host and fields.static are too long for a line: shorten them"
 					  : "cannot make the encoder: %m");
 		return errno ? -errno : -ENOMEM;
@@ -333,7 +335,8 @@ static int make_encoders(struct stream *stream, char *error, size_t error_size)
 	return 0;
 }
 
-int stream_new(const struct stream_options *options, struct stream **ret_stream, char *error, size_t error_size)
+int stream_new(const struct stream_options *options, struct stream **ret_stream, char *error,
+	       size_t error_size)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
 	int err;
@@ -421,6 +424,7 @@ void stream_free(struct stream *stream)
 		json_decref(posted->body);
 		free(posted);
 	}
+	losses_free(&stream->losses);
 	threads_free(stream->threads);
 	clock_map_free(stream->clock);
 	free(stream);

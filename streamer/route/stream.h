@@ -20,10 +20,10 @@ struct stream;
 typedef void (*stream_duplicate_fn)(void *ctx, unsigned newer_attach_id, unsigned first_attach_id);
 
 struct stream_options {
-	const struct config *config;	/* kept until stream_free() */
-	const struct plan *plans;	/* likewise */
-	struct capture *capture;	/* likewise */
-	stream_duplicate_fn on_duplicate;	/* or NULL */
+	const struct config *config;      /* kept until stream_free() */
+	const struct plan *plans;         /* likewise */
+	struct capture *capture;          /* likewise */
+	stream_duplicate_fn on_duplicate; /* or NULL */
 	void *ctx;
 };
 
@@ -46,10 +46,10 @@ void stream_post(struct stream *stream, enum event_type type, json_t *body);
 
 /* What the stream has done with records; exact once the reader has ended. */
 struct stream_totals {
-	uint64_t emitted;	/* calls made into events, the unfinished ones included */
-	uint64_t unfinished;	/* of these */
-	uint64_t undecodable;	/* records that contradict the table: a fault, counted as lost */
-	uint64_t events;	/* sequence numbers given out */
+	uint64_t emitted;     /* calls made into events, the unfinished ones included */
+	uint64_t unfinished;  /* of these */
+	uint64_t undecodable; /* records that contradict the table: a fault, counted as lost */
+	uint64_t events;      /* sequence numbers given out */
 };
 void stream_totals(const struct stream *stream, struct stream_totals *ret_totals);
 

@@ -25,16 +25,16 @@ struct trace {
 	struct stream *stream;
 	struct launch *launch; /* with a command */
 	struct launch_user user;
-	struct seen seen;	   /* files that were looked into */
+	struct seen seen;          /* files that were looked into */
 	struct attached *attached; /* [attach id - 1] */
 	unsigned nattached;
-	unsigned refused; /* CUDA libraries that could not be probed */
+	unsigned refused;  /* CUDA libraries that could not be probed */
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
 	int epoll_fd, signal_fd, duplicate_fds[2];
 	int *pid_fds; /* of -p, -1 when ended */
 	size_t npids_alive;
 	const char *stop_reason; /* NULL: running */
-	int signals; /* INT and TERM so far */
+	int signals;             /* INT and TERM so far */
 	int exit_code;
 };
 

@@ -61,8 +61,9 @@ json_t *report_start(const struct trace *trace)
 	json_t *body, *effective;
 
 	uname(&kernel);
-	effective = json_pack("{so so sb}", "api", words(has_api, api_name, config, TABLE_NAPIS), "families",
-			      words(has_family, family_name, config, table_nfamilies), "nested", config->nested);
+	effective =
+		json_pack("{so so sb}", "api", words(has_api, api_name, config, TABLE_NAPIS), "families",
+			  words(has_family, family_name, config, table_nfamilies), "nested", config->nested);
 	body = json_pack("{ss ss ss so sI}", "version", CUDATAP_VERSION, "kernel", kernel.release, "method",
 			 capture_method_names[capture_method(trace->capture)], "config", effective, "pid",
 			 (json_int_t)getpid());
@@ -75,8 +76,8 @@ json_t *report_start(const struct trace *trace)
 static uint64_t open_calls(const struct capture_counters *c)
 {
 	static const enum rec_counter ends[] = {
-		REC_SUBMITTED,	    REC_UNFINISHED, REC_NESTED,	   REC_MUTED,	     REC_DUPLICATE_CALLS,
-		REC_UNPAIRED,	    REC_LOST_RING,  REC_LOST_DEPTH, REC_LOST_STORAGE,
+		REC_SUBMITTED, REC_UNFINISHED, REC_NESTED,     REC_MUTED,        REC_DUPLICATE_CALLS,
+		REC_UNPAIRED,  REC_LOST_RING,  REC_LOST_DEPTH, REC_LOST_STORAGE,
 	};
 	uint64_t open = c->v[REC_ENTRIES];
 	size_t i;
@@ -116,8 +117,9 @@ json_t *report_stop(const struct trace *trace, const struct capture_counters *co
 	body = json_pack("{ss}", "reason", trace->stop_reason ? trace->stop_reason : "failed");
 	if (trace->cli->command)
 		json_object_set_new(body, "exit_code", json_integer(trace->exit_code));
-	json_object_set_new(body, "duration_ns",
-			    json_integer(ts.tv_sec * 1000000000ll + ts.tv_nsec - (json_int_t)trace->start_ns));
+	json_object_set_new(
+		body, "duration_ns",
+		json_integer(ts.tv_sec * 1000000000ll + ts.tv_nsec - (json_int_t)trace->start_ns));
 	json_object_set_new(body, "calls", calls_object(trace, counters));
 	json_object_set_new(body, "sinks", stream_sinks(trace->stream));
 	return body;

@@ -22,8 +22,9 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
-static json_t *attach_body(const struct trace *trace, unsigned id, const char *path, const struct find_image *image,
-			   const struct capture_attached *result, pid_t pid, uint64_t duration_ns)
+static json_t *attach_body(const struct trace *trace, unsigned id, const char *path,
+			   const struct find_image *image, const struct capture_attached *result, pid_t pid,
+			   uint64_t duration_ns)
 {
 	json_t *apis = json_array(), *body;
 	int i;
@@ -45,7 +46,8 @@ static json_t *attach_body(const struct trace *trace, unsigned id, const char *p
 		json_object_set_new(body, "major", json_integer(image->major));
 	json_object_set_new(body, "functions", json_integer(result->functions));
 	json_object_set_new(body, "failed", json_integer(result->failed));
-	json_object_set_new(body, "method", json_string(capture_method_names[capture_method(trace->capture)]));
+	json_object_set_new(body, "method",
+			    json_string(capture_method_names[capture_method(trace->capture)]));
 	if (pid)
 		json_object_set_new(body, "pid", json_integer(pid));
 	json_object_set_new(body, "duration_ns", json_integer(duration_ns));
@@ -76,8 +78,8 @@ static size_t keep_wanted(const struct trace *trace, struct find_image *image)
 }
 
 /* Probes on all functions, for every selected process or for all. */
-static int attach_functions(struct trace *trace, int fd, unsigned id, const struct find_image *image, size_t n,
-			    struct capture_attached *ret_result)
+static int attach_functions(struct trace *trace, int fd, unsigned id, const struct find_image *image,
+			    size_t n, struct capture_attached *ret_result)
 {
 	size_t npids = trace->launch ? 0 : trace->config->pids.n, i;
 	struct capture_attached one;
@@ -214,7 +216,8 @@ static int find_in_pids(struct trace *trace)
 	for (i = 0; i < trace->config->pids.n; i++) {
 		err = find_in_process(trace->config->pids.list[i], show_file, trace);
 		if (err == -EACCES || err == -EPERM) {
-			log_msg("process %d: not allowed to read its mappings: CAP_SYS_PTRACE is missing; see "
+			log_msg("process %d: not allowed to read its mappings: CAP_SYS_PTRACE is missing; "
+				"see "
 				"`cudatap doctor`",
 				trace->config->pids.list[i]);
 			return 1;

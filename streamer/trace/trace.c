@@ -162,7 +162,8 @@ static int find_targets(struct trace *trace)
 	if (!trace->nattached && trace->refused) /* each has been said */
 		return own_failure(trace);
 	if (!trace->nattached && !trace->cli->command) {
-		log_msg("no CUDA library found%s: name one with `libraries:`, or start the program as `cudatap -- "
+		log_msg("no CUDA library found%s: name one with `libraries:`, or start the program as "
+			"`cudatap -- "
 			"COMMAND`; `cudatap list libraries` shows what is found",
 			trace->config->pids.n ? " for the process" : "");
 		return own_failure(trace);
@@ -223,8 +224,12 @@ static void end(struct trace *trace)
 
 int trace_run(const struct config *config, const struct cli *cli)
 {
-	struct trace trace = {.config = config, .cli = cli, .start_ns = now_ns(), .epoll_fd = -1,
-			      .signal_fd = -1, .duplicate_fds = {-1, -1}};
+	struct trace trace = {.config = config,
+			      .cli = cli,
+			      .start_ns = now_ns(),
+			      .epoll_fd = -1,
+			      .signal_fd = -1,
+			      .duplicate_fds = {-1, -1}};
 	int code = begin(&trace);
 
 	if (!code) {
