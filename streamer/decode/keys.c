@@ -125,13 +125,24 @@ static bool sum(const struct call *call, const struct table_operand *op, uint64_
 	return true;
 }
 
+/* Width, height and depth, unless an array takes part: width counts its elements then. */
 static bool pitched(const struct call *call, const struct table_operand *op, unsigned n, uint64_t *ret_value)
 {
 	uint64_t array;
+	unsigned i;
 
-	if (n < 2 || !operand_value(call, &op[n - 1], &array) || array)
-		return false;
-	return product(call, op, n - 1, ret_value);
+	for (i = 3; i < n; i++)
+		if (!operand_value(call, &op[i], &array) || array)
+			return false;
+	return n > 3 && product(call, op, 3, ret_value);
+}
+
+static bool location(const struct call *call, const struct table_operand *op, uint64_t *ret_value)
+{
+	uint64_t type;
+
+	return operand_value(call, &op[0], &type) && type == TABLE_LOCATION_DEVICE &&
+	       operand_value(call, &op[1], ret_value);
 }
 
 /* CUmemorytype: 1 host, 2 device, 3 array, 4 unified. */
@@ -167,6 +178,8 @@ static bool evaluate(const struct call *call, const struct table_key *key, uint6
 		return key->noperands && sum(call, op, ret_value);
 	case TABLE_PITCHED:
 		return pitched(call, op, key->noperands, ret_value);
+	case TABLE_LOCATION:
+		return key->noperands == 2 && location(call, op, ret_value);
 	case TABLE_DIM:
 		break;
 	}
