@@ -210,10 +210,14 @@ extern const struct table_row table_rows[];
 extern const unsigned table_nrows;
 extern const struct table_param table_params[];
 extern const struct table_type table_types[];
+extern const unsigned table_ntypes;
 extern const struct table_enum table_enums[];
+extern const unsigned table_nenums;
 extern const struct table_enumerator table_enumerators[];
 extern const struct table_struct table_structs[];
+extern const unsigned table_nstructs;
 extern const struct table_field table_fields[];
+extern const unsigned table_nfields;
 extern const struct table_key table_keys[];
 extern const struct table_operand table_operands[];
 extern const char *const table_twins[];		/* exact driver symbols */

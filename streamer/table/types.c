@@ -2978,3 +2978,8 @@ const struct table_field table_fields[] = {
 	{"firstLayer", 12, 40, 0},
 	{"lastLayer", 12, 44, 0},
 };
+
+const unsigned table_ntypes = 615;
+const unsigned table_nenums = 112;
+const unsigned table_nstructs = 112;
+const unsigned table_nfields = 534;

@@ -131,6 +131,8 @@ def write_types(table, path):
     text += array("struct table_enumerator table_enumerators[]", table.enumerators.items)
     text += array("struct table_struct table_structs[]", structs)
     text += array("struct table_field table_fields[]", table.fields.items)
+    for name, things in (("types", types), ("enums", enums), ("structs", structs), ("fields", table.fields.items)):
+        text += f"const unsigned table_n{name} = {len(things)};\n"
     path.write_text(text.rstrip("\n") + "\n")
 
 
