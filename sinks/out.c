@@ -82,9 +82,7 @@ int out_adopt(struct out *out, int fd)
 	if ((flags & O_ACCMODE) == O_RDONLY)
 		return -EBADF;
 	mine = reopen_stream(fd, &st);
-	if (mine < 0 && S_ISFIFO(st.st_mode) && errno == ENXIO)
-		return -EPIPE;
-	if (mine < 0)
+	if (mine < 0) /* not ours to open, or without a reader: the first write will tell */
 		mine = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (mine < 0)
 		return -errno;
@@ -92,6 +90,8 @@ int out_adopt(struct out *out, int fd)
 	r = out_kind_of(out, &st);
 	if (r)
 		close(mine);
+	else if (flags & O_APPEND)
+		out->newline_first = ends_torn(mine, &st);
 	return r;
 }
 
@@ -216,8 +216,8 @@ static size_t out_once(struct out *out, struct sink *sink, struct iovec *iov, in
 			return (size_t)sent;
 		if (sent < 0 && errno == EINTR)
 			continue;
-		if (sent < 0 && errno != EAGAIN) {
-			out_failed(out, errno, result);
+		if (sent == 0 || errno != EAGAIN) {
+			out_failed(out, sent ? errno : EIO, result);
 			return 0;
 		}
 		if (!may_wait || !out_wait(out, sink))

@@ -32,7 +32,7 @@ struct out {
 /**
  * out_adopt - write to what a descriptor refers to
  * @fd: stays the caller's, its flags stay as they are
- * Returns 0, or -EBADF (closed, or not open for writing), -EPIPE (a pipe without reader), ...
+ * Returns 0, or -EBADF (closed, or not open for writing)
  */
 int out_adopt(struct out *out, int fd);
 

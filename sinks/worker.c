@@ -1,0 +1,251 @@
+/* One sink at work: its queue and counters, and what other threads may do with them. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../streamer/log.h"
+#include "worker_internal.h"
+
+uint64_t worker_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+const char *worker_name(const struct worker *worker)
+{
+	return worker->sink.name;
+}
+
+void worker_signal(int fd)
+{
+	const uint64_t one = 1;
+
+	/* An eventfd refuses only at 2^64 - 1: it is readable then, which is all we want. */
+	if (write(fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* ---- accounting, under the lock ---- */
+
+void worker_drop(struct worker *worker, enum sink_reason reason, uint64_t n, uint64_t first, uint64_t last)
+{
+	worker->counters.dropped[reason] += n;
+	if (!worker->closed)
+		losses_add(&worker->losses, reason, n, first, last);
+}
+
+void worker_close(struct worker *worker, enum sink_reason reason)
+{
+	if (worker->closed)
+		return;
+	worker->closed = true;
+	worker->closed_reason = reason;
+	worker->counters.dropped[reason] += worker->queue.events - worker->offered;
+	worker->counters.dropped[SINK_SHUTDOWN] += worker->counters.in_flight;
+	worker->counters.in_flight = 0;
+}
+
+void sink_delivered(struct sink *sink, uint64_t n, uint64_t bytes)
+{
+	struct worker *worker = sink->worker;
+
+	pthread_mutex_lock(&worker->lock);
+	if (!worker->closed) {
+		worker->counters.in_flight -= n;
+		worker->counters.delivered += n;
+		worker->counters.bytes += bytes;
+	}
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void sink_unknown(struct sink *sink, uint64_t n)
+{
+	struct worker *worker = sink->worker;
+
+	pthread_mutex_lock(&worker->lock);
+	if (!worker->closed) {
+		worker->counters.in_flight -= n;
+		worker->counters.unknown += n;
+	}
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void sink_dropped(struct sink *sink, enum sink_reason reason, uint64_t n, uint64_t seq_first,
+		  uint64_t seq_last)
+{
+	struct worker *worker = sink->worker;
+
+	pthread_mutex_lock(&worker->lock);
+	if (!worker->closed) {
+		worker->counters.in_flight -= n;
+		worker_drop(worker, reason, n, seq_first, seq_last);
+	}
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void worker_counters(struct worker *worker, struct sink_counters *ret_counters)
+{
+	pthread_mutex_lock(&worker->lock);
+	*ret_counters = worker->counters;
+	ret_counters->queued = worker->closed ? 0 : worker->queue.events - worker->offered;
+	pthread_mutex_unlock(&worker->lock);
+}
+
+/* ---- the reader's side ---- */
+
+static void push_run(struct worker *worker, const struct queue_run *run)
+{
+	const struct line *lines = &run->chunk->lines[run->first];
+	size_t taken = 0;
+
+	worker->counters.received += run->count;
+	if (!worker->closed)
+		taken = queue_push(&worker->queue, run->chunk, run->first, run->count);
+	if (taken < run->count)
+		worker_drop(worker,
+			    worker->closed    ? worker->closed_reason
+			    : worker->stalled ? worker->stalled_reason
+					      : SINK_QUEUE_FULL,
+			    run->count - taken, lines[taken].meta.seq, lines[run->count - 1].meta.seq);
+}
+
+void worker_push(struct worker *worker, const struct queue_run *runs, size_t nruns, uint64_t filtered,
+		 uint64_t rate_limited)
+{
+	bool wake;
+
+	pthread_mutex_lock(&worker->lock);
+	worker->counters.received += filtered + rate_limited;
+	worker->counters.filtered += filtered;
+	worker->counters.rate_limited += rate_limited;
+	for (size_t i = 0; i < nruns; i++)
+		push_run(worker, &runs[i]);
+	wake = worker->sleeping && nruns;
+	if (wake)
+		worker->sleeping = false;
+	pthread_mutex_unlock(&worker->lock);
+	if (wake)
+		worker_signal(worker->wake_fd);
+}
+
+void worker_lost(struct worker *worker, enum sink_reason reason, uint64_t seq)
+{
+	pthread_mutex_lock(&worker->lock);
+	worker->counters.received++;
+	worker_drop(worker, reason, 1, seq, seq);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void worker_reopen(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	worker->reopen = true;
+	pthread_mutex_unlock(&worker->lock);
+	worker_signal(worker->wake_fd);
+}
+
+void worker_stop(struct worker *worker, uint64_t deadline_ns)
+{
+	uint64_t old = atomic_load(&worker->deadline_ns);
+
+	while (deadline_ns < old && !atomic_compare_exchange_weak(&worker->deadline_ns, &old, deadline_ns))
+		;
+	worker_signal(worker->wake_fd);
+}
+
+/* ---- life ---- */
+
+int worker_new(const struct config_sink *config, struct workers *all, struct worker **ret_worker, char *error,
+	       size_t error_size)
+{
+	struct worker *worker = calloc(1, sizeof(*worker));
+	int r;
+
+	if (!worker) {
+		snprintf(error, error_size, "sink %s: out of memory", config->name);
+		return -ENOMEM;
+	}
+	worker->all = all;
+	worker->sink = (struct sink){.name = config->name,
+				     .ops = config->ops,
+				     .options = config->options,
+				     .format = config->format,
+				     .idle_fd = -1,
+				     .worker = worker};
+	atomic_init(&worker->deadline_ns, SINK_NEVER);
+	pthread_mutex_init(&worker->lock, NULL);
+	queue_init(&worker->queue, config->queue.max_events, config->queue.max_bytes, &all->pool);
+	worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (worker->wake_fd < 0) {
+		r = -errno;
+		snprintf(error, error_size, "sink %s: eventfd: %s", config->name, strerror(-r));
+	} else {
+		r = config->ops->open(&worker->sink, error, error_size);
+		worker->opened = !r;
+	}
+	if (r) {
+		worker_free(worker);
+		return r;
+	}
+	*ret_worker = worker;
+	return 0;
+}
+
+int worker_start(struct worker *worker)
+{
+	char name[16];
+	sigset_t all, old;
+	int r;
+
+	/* Signals are the main thread's; SIGPIPE and SIGXFSZ become errors of write(2). */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&worker->thread, NULL, worker_main, worker);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r)
+		return -r;
+	worker->started = true;
+	snprintf(name, sizeof(name), "sink %s", worker->sink.name);
+	pthread_setname_np(worker->thread, name);
+	return 0;
+}
+
+bool worker_join(struct worker *worker)
+{
+	if (!worker->started)
+		return true;
+	if (atomic_load(&worker->ended)) {
+		pthread_join(worker->thread, NULL);
+		worker->started = false;
+		return true;
+	}
+	pthread_mutex_lock(&worker->lock);
+	worker_close(worker, SINK_SHUTDOWN);
+	pthread_mutex_unlock(&worker->lock);
+	log_msg("sink %s: a write to %s does not come back; leaving it behind", worker->sink.name,
+		worker->sink.target ? worker->sink.target : worker->sink.ops->type);
+	pthread_detach(worker->thread);
+	return false;
+}
+
+void worker_free(struct worker *worker)
+{
+	if (!worker)
+		return;
+	if (worker->opened && !atomic_load(&worker->ended)) {
+		worker->sink.ops->close(&worker->sink, 0);
+		queue_destroy(&worker->queue);
+	}
+	if (worker->wake_fd >= 0)
+		close(worker->wake_fd);
+	pthread_mutex_destroy(&worker->lock);
+	free(worker);
+}

@@ -1,0 +1,65 @@
+/*
+ * One worker from inside: the part of it that other threads touch, under its
+ * lock (worker.c), and the thread's own (worker_thread.c).
+ */
+#ifndef CUDATAP_WORKER_INTERNAL_H
+#define CUDATAP_WORKER_INTERNAL_H
+
+#include <pthread.h>
+
+#include "worker.h"
+
+#define WORKER_LINES 1024 /* in one write */
+
+struct worker {
+	struct sink sink;
+	struct workers *all;
+	pthread_t thread;
+	bool opened, started;
+	int wake_fd;
+	_Atomic uint64_t deadline_ns; /* SINK_NEVER: no stop was asked */
+	atomic_bool ended;
+
+	pthread_mutex_t lock; /* guards from here ... */
+	struct queue queue;
+	struct sink_counters counters; /* but for queued */
+	struct losses losses;          /* not yet told */
+	size_t offered;                /* queued lines in the hands of an async write(): in flight already */
+	bool sleeping;                 /* a push must wake it */
+	bool reopen;
+	bool closed; /* nothing is queued any more: lines are lost for ... */
+	enum sink_reason closed_reason;
+	bool stalled; /* what does not fit is lost for ... */
+	enum sink_reason stalled_reason;
+	/* ... to here. The rest is the worker thread's. */
+
+	uint64_t retry_ns, pause_ns; /* when stalled: next try, and the pause before it */
+	bool last_try;               /* while stopping */
+	bool gone;                   /* the outside has gone */
+	uint64_t quiet_ns;           /* no message about a stall before */
+	bool told;                   /* about this stall */
+	bool partial;                /* something is partly out: nothing else may come in between */
+	uint64_t finish_ns;          /* sink_poll()'s deadline while finishing a line */
+	uint64_t tick_ns;            /* next tick */
+	uint64_t loss_ns;            /* earliest next loss event */
+	bool loss_failed;            /* it could not be encoded */
+	struct sink_loss loss;       /* being told: loss_line.len > 0 */
+	struct line loss_line;
+	struct line room[WORKER_LINES];
+	char loss_text[FANOUT_MAX_LINE];
+};
+
+/* Under the lock. */
+
+/** worker_drop - count lost lines and remember to tell */
+void worker_drop(struct worker *worker, enum sink_reason reason, uint64_t n, uint64_t first, uint64_t last);
+/** worker_close - from now on everything is lost for @reason, beginning with what is queued */
+void worker_close(struct worker *worker, enum sink_reason reason);
+
+/** worker_signal - make an eventfd readable */
+void worker_signal(int fd);
+
+/** worker_main - the thread */
+void *worker_main(void *worker);
+
+#endif

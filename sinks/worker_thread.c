@@ -1,0 +1,417 @@
+/* The thread of one sink: what to do next, doing it, and accounting for it. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../streamer/log.h"
+#include "worker_internal.h"
+
+#define MS               1000000ull
+#define WORKER_PAUSE_MIN (50 * MS)    /* after a stall, doubling ... */
+#define WORKER_PAUSE_MAX (1000 * MS)  /* ... up to this */
+#define WORKER_LOSS_NS   (1000 * MS)  /* between two loss events */
+#define WORKER_QUIET_NS  (10000 * MS) /* between two messages about stalls */
+#define WORKER_GRACE_NS  (200 * MS)   /* beyond the deadline, to finish a line that is partly out */
+
+static void fd_clear(int fd)
+{
+	uint64_t value;
+
+	if (read(fd, &value, sizeof(value)) < 0)
+		return;
+}
+
+/* ---- waiting ---- */
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Wait for wake_fd and one more descriptor until a moment. Returns ppoll(2)'s result. */
+static int worker_poll(struct worker *worker, struct pollfd *other, uint64_t until_ns)
+{
+	struct pollfd fds[2] = {{.fd = worker->wake_fd, .events = POLLIN}, *other};
+	uint64_t now = worker_now(), left = until_ns > now ? until_ns - now : 0;
+	struct timespec ts = {(time_t)(left / 1000000000ull), (long)(left % 1000000000ull)};
+	int r = ppoll(fds, 2, until_ns == SINK_NEVER ? NULL : &ts, NULL);
+
+	if (r > 0 && fds[0].revents)
+		fd_clear(worker->wake_fd);
+	other->revents = r > 0 ? fds[1].revents : 0;
+	return r < 0 ? -errno : r;
+}
+
+int sink_poll(struct sink *sink, int fd, short events, uint64_t timeout_ns)
+{
+	struct worker *worker = sink->worker;
+	uint64_t now = worker_now(), end = timeout_ns == SINK_NEVER ? SINK_NEVER : now + timeout_ns;
+
+	for (;;) {
+		struct pollfd p = {.fd = fd, .events = events};
+		uint64_t deadline = worker->finish_ns ? worker->finish_ns : atomic_load(&worker->deadline_ns);
+		int r = worker_poll(worker, &p, min_u64(deadline, end));
+
+		if (p.revents)
+			return 1;
+		if (r < 0 && r != -EINTR)
+			return r;
+		now = worker_now();
+		deadline = worker->finish_ns ? worker->finish_ns : atomic_load(&worker->deadline_ns);
+		if (now >= end || now >= deadline)
+			return 0;
+	}
+}
+
+/* The thread's next step, and what it needs. */
+enum step_kind { STEP_SLEEP, STEP_TICK, STEP_REOPEN, STEP_LOSS, STEP_LINES, STEP_END };
+
+struct step {
+	enum step_kind kind;
+	uint64_t until_ns; /* SLEEP */
+	const struct line *lines;
+	size_t n;
+};
+
+static void stall_message(struct worker *worker, const struct sink_result *result, uint64_t now)
+{
+	const struct sink *sink = &worker->sink;
+
+	if (worker->told || now < worker->quiet_ns)
+		return;
+	worker->told = true;
+	worker->quiet_ns = now + WORKER_QUIET_NS;
+	log_msg("sink %s: %s takes no lines: %s%s; they wait in the queue, what does not fit there is lost",
+		sink->name, sink->target ? sink->target : sink->ops->type,
+		result->error ? strerror(result->error) : sink_reason_names[result->reason],
+		result->reason == SINK_DISK_FULL ? "; free some space" : "");
+}
+
+/* Stalled or flowing again: when to try next, and whom to tell. */
+static void worker_pace(struct worker *worker, const struct sink_result *result)
+{
+	uint64_t now = worker_now();
+
+	worker->partial = result->partial;
+	if (result->status == SINK_STALLED) {
+		uint64_t twice = worker->pause_ns ? worker->pause_ns * 2 : WORKER_PAUSE_MIN;
+
+		worker->pause_ns = min_u64(twice, WORKER_PAUSE_MAX);
+		worker->retry_ns = now + worker->pause_ns;
+		stall_message(worker, result, now);
+		return;
+	}
+	worker->retry_ns = 0;
+	if (!result->taken)
+		return;
+	worker->pause_ns = 0;
+	worker->last_try = false;
+	if (worker->told)
+		log_msg("sink %s: %s takes lines again", worker->sink.name,
+			worker->sink.target ? worker->sink.target : worker->sink.ops->type);
+	worker->told = false;
+}
+
+/* Under the lock: how the result changes what happens to the lines to come. */
+static void worker_state(struct worker *worker, const struct sink_result *result)
+{
+	if (result->status == SINK_GONE) {
+		worker->gone = true;
+		worker_close(worker, result->reason);
+	} else if (result->status == SINK_STALLED) {
+		worker->stalled_reason = result->reason;
+	}
+	if (result->status == SINK_STALLED || result->taken)
+		worker->stalled = result->status == SINK_STALLED;
+}
+
+/* Account for what write() did with the first lines of the queue. */
+static void worker_settle(struct worker *worker, const struct step *step, struct sink_result *result)
+{
+	const struct line *lost;
+	uint64_t first = 0, last = 0, bytes;
+
+	result->taken = result->taken < step->n ? result->taken : step->n;
+	result->lost = result->lost < step->n - result->taken ? result->lost : step->n - result->taken;
+	if (result->lost) {
+		lost = &step->lines[result->taken];
+		first = lost[0].meta.seq;
+		last = lost[result->lost - 1].meta.seq;
+	}
+	pthread_mutex_lock(&worker->lock);
+	if (!worker->closed) {
+		bytes = worker->queue.bytes;
+		queue_consume(&worker->queue, result->taken);
+		bytes -= worker->queue.bytes;
+		if (worker->sink.ops->async) {
+			worker->counters.in_flight -= step->n - result->taken;
+			worker->offered = 0;
+		} else {
+			worker->counters.delivered += result->taken;
+			worker->counters.bytes += bytes;
+		}
+		queue_consume(&worker->queue, result->lost);
+		worker_drop(worker, result->reason, result->lost, first, last);
+		worker_state(worker, result);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	worker_pace(worker, result);
+}
+
+/* A result that is not about queued lines. */
+static void worker_settle_other(struct worker *worker, const struct sink_result *result, bool told_loss)
+{
+	pthread_mutex_lock(&worker->lock);
+	if (!worker->closed) {
+		worker->counters.loss_events += told_loss;
+		worker_state(worker, result);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	worker_pace(worker, result);
+}
+
+static void do_lines(struct worker *worker, const struct step *step)
+{
+	struct sink_result result = worker->sink.ops->write(&worker->sink, step->lines, step->n);
+
+	worker_settle(worker, step, &result);
+}
+
+/* Encode the loss whose turn it is; false when that fails, to be tried later. */
+static bool make_loss(struct worker *worker)
+{
+	struct line_meta meta = {.row = UINT16_MAX};
+	struct sink_loss *loss = &worker->loss;
+	bool any;
+	int len;
+
+	pthread_mutex_lock(&worker->lock);
+	any = losses_take(&worker->losses, loss);
+	pthread_mutex_unlock(&worker->lock);
+	if (!any)
+		return false;
+	loss->sink = worker->sink.name;
+	len = worker->all->encode_loss(worker->all->ctx, worker->sink.format, loss, worker->loss_text,
+				       sizeof(worker->loss_text), &meta);
+	if (len > 0 && (size_t)len <= sizeof(worker->loss_text)) {
+		meta.seq = 0;
+		worker->loss_line = (struct line){worker->loss_text, (uint32_t)len, meta};
+		return true;
+	}
+	pthread_mutex_lock(&worker->lock);
+	losses_add(&worker->losses, loss->reason, loss->count, loss->seq_first, loss->seq_last);
+	pthread_mutex_unlock(&worker->lock);
+	worker->loss_failed = true;
+	worker->loss_ns = worker_now() + WORKER_LOSS_NS;
+	return false;
+}
+
+static void do_loss(struct worker *worker)
+{
+	struct sink_result result;
+
+	if (!worker->loss_line.len && !make_loss(worker))
+		return;
+	result = worker->sink.ops->write(&worker->sink, &worker->loss_line, 1);
+	if (result.taken || result.lost) {
+		worker->loss_line.len = 0;
+		worker->loss_ns = worker_now() + WORKER_LOSS_NS;
+	}
+	worker_settle_other(worker, &result, result.taken > 0);
+}
+
+static void do_tick(struct worker *worker)
+{
+	const struct sink_ops *ops = worker->sink.ops;
+	struct sink_result result;
+
+	if (ops->tick_ns)
+		worker->tick_ns = worker_now() + ops->tick_ns;
+	result = ops->tick(&worker->sink);
+	result.taken = 0;
+	if (result.status != SINK_DONE)
+		worker_settle_other(worker, &result, false);
+}
+
+static void do_reopen(struct worker *worker)
+{
+	const struct sink *sink = &worker->sink;
+	int r = sink->ops->reopen ? sink->ops->reopen(&worker->sink) : 0;
+
+	if (r)
+		log_msg("sink %s: cannot open %s again: %s; going on with the old one", sink->name,
+			sink->target, strerror(-r));
+	else
+		worker->retry_ns = 0;
+}
+
+static void do_sleep(struct worker *worker, uint64_t until_ns)
+{
+	struct pollfd idle = {.fd = worker->sink.idle_fd, .events = worker->sink.idle_events};
+
+	worker_poll(worker, &idle, until_ns);
+	if (idle.revents && worker->sink.ops->tick)
+		do_tick(worker);
+}
+
+/* Under the lock: is it time for a loss event? */
+static bool loss_due(const struct worker *worker, uint64_t now, bool stopping)
+{
+	if (worker->loss_line.len)
+		return true;
+	if (!worker->all->encode_loss || !losses_any(&worker->losses))
+		return false;
+	if (worker->partial || (worker->stalled && worker->queue.events))
+		return false; /* the line that waits comes first */
+	if (stopping && !worker->queue.events)
+		return !worker->loss_failed;
+	return now >= worker->loss_ns;
+}
+
+/* Under the lock: while stalled, whether to go on waiting (or to give up). */
+static bool pausing(struct worker *worker, uint64_t now, bool stopping, struct step *step)
+{
+	if (now >= worker->retry_ns)
+		return false;
+	if (stopping && !worker->sink.ops->patient) {
+		step->kind = STEP_END;
+		if (worker->last_try)
+			return true;
+		worker->last_try = true;
+		return false;
+	}
+	step->kind = STEP_SLEEP;
+	step->until_ns = min_u64(step->until_ns, worker->retry_ns);
+	return true;
+}
+
+static void offer(struct worker *worker, struct step *step, size_t max)
+{
+	step->n = queue_peek(&worker->queue, worker->room, max, worker->sink.ops->batch_bytes, &step->lines);
+	if (!step->n)
+		return;
+	step->kind = STEP_LINES;
+	if (worker->sink.ops->async) {
+		worker->offered = step->n;
+		worker->counters.in_flight += step->n;
+	}
+}
+
+/* Under the lock: what to do next. */
+static struct step next_step(struct worker *worker, uint64_t now)
+{
+	uint64_t deadline = atomic_load(&worker->deadline_ns);
+	bool stopping = deadline != SINK_NEVER;
+	struct step step = {.kind = STEP_END, .until_ns = deadline};
+
+	worker->sleeping = false;
+	if (worker->closed || now >= deadline)
+		return step;
+	if (worker->reopen) {
+		worker->reopen = false;
+		step.kind = STEP_REOPEN;
+		return step;
+	}
+	if (pausing(worker, now, stopping, &step))
+		return step;
+	if (worker->sink.ops->tick_ns && now >= worker->tick_ns) {
+		step.kind = STEP_TICK;
+		return step;
+	}
+	if (loss_due(worker, now, stopping)) {
+		step.kind = STEP_LOSS;
+		return step;
+	}
+	offer(worker, &step, WORKER_LINES);
+	if (step.n || stopping)
+		return step;
+	step.kind = STEP_SLEEP;
+	if (worker->sink.ops->tick_ns)
+		step.until_ns = min_u64(step.until_ns, worker->tick_ns);
+	if (worker->all->encode_loss && losses_any(&worker->losses))
+		step.until_ns = min_u64(step.until_ns, worker->loss_ns);
+	worker->sleeping = true;
+	return step;
+}
+
+/* A line that is partly out when the time is up gets a little more: half a line breaks its reader. */
+static void finish_line(struct worker *worker)
+{
+	worker->finish_ns = worker_now() + WORKER_GRACE_NS;
+	while (worker->partial && worker_now() < worker->finish_ns) {
+		struct step step = {.kind = STEP_END};
+
+		pthread_mutex_lock(&worker->lock);
+		if (!worker->closed && !worker->loss_line.len)
+			offer(worker, &step, 1);
+		pthread_mutex_unlock(&worker->lock);
+		if (step.n)
+			do_lines(worker, &step);
+		else if (worker->loss_line.len)
+			do_loss(worker);
+		else
+			break;
+		if (worker->retry_ns)
+			break;
+	}
+	worker->finish_ns = 0;
+}
+
+static void worker_end(struct worker *worker)
+{
+	struct workers *all = worker->all;
+	struct sink *sink = &worker->sink;
+	uint64_t deadline = atomic_load(&worker->deadline_ns);
+
+	if (!worker->gone)
+		finish_line(worker);
+	if (!worker->gone && sink->ops->flush)
+		sink->ops->flush(sink, deadline);
+	pthread_mutex_lock(&worker->lock);
+	worker_close(worker, worker->stalled ? worker->stalled_reason : SINK_SHUTDOWN);
+	queue_destroy(&worker->queue);
+	pthread_mutex_unlock(&worker->lock);
+	sink->ops->close(sink, deadline);
+	if (worker->gone && atomic_fetch_add(&all->ngone, 1) + 1 == atomic_load(&all->n))
+		worker_signal(all->gone_fd);
+	atomic_store(&worker->ended, true);
+	if (atomic_fetch_add(&all->nended, 1) + 1 == atomic_load(&all->n))
+		worker_signal(all->ended_fd);
+}
+
+void *worker_main(void *arg)
+{
+	struct worker *worker = arg;
+	struct step step;
+
+	do {
+		uint64_t now = worker_now();
+
+		pthread_mutex_lock(&worker->lock);
+		step = next_step(worker, now);
+		pthread_mutex_unlock(&worker->lock);
+		switch (step.kind) {
+		case STEP_SLEEP:
+			do_sleep(worker, step.until_ns);
+			break;
+		case STEP_TICK:
+			do_tick(worker);
+			break;
+		case STEP_REOPEN:
+			do_reopen(worker);
+			break;
+		case STEP_LOSS:
+			do_loss(worker);
+			break;
+		case STEP_LINES:
+			do_lines(worker, &step);
+			break;
+		case STEP_END:
+			break;
+		}
+	} while (step.kind != STEP_END);
+	worker_end(worker);
+	return NULL;
+}
