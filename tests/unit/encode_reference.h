@@ -316,13 +316,14 @@ static inline void reference_values(json_t *event, const struct call *call)
 
 static inline json_t *reference_ts(int64_t ts_ns)
 {
-	time_t second = ts_ns / 1000000000 - (ts_ns % 1000000000 < 0);
+	int ns = (int)(ts_ns % 1000000000);
+	time_t second = ts_ns / 1000000000 - (ns < 0);
 	char text[64], all[128];
 	struct tm tm;
 
 	gmtime_r(&second, &tm);
 	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(all, sizeof(all), "%s.%09dZ", text, (int)(ts_ns - second * 1000000000));
+	snprintf(all, sizeof(all), "%s.%09dZ", text, ns < 0 ? ns + 1000000000 : ns);
 	return json_string(all);
 }
 
