@@ -166,7 +166,6 @@ enum rec_counter {
 	REC_LOST_RING,       /* the ring was full */
 	REC_LOST_STORAGE,    /* no task storage to be had */
 	REC_LOST_DEPTH,      /* deeper than REC_MAX_DEPTH */
-	REC_LOST_DETACH,     /* open when recording stopped */
 	REC_LOST_THREADS,    /* thread records deferred by a full ring (retried) */
 	REC_READ_FAILED,     /* slots that could not be read */
 	REC_ORPHAN_EXITS,    /* returns without an entry: fork inside a call, attach inside a call */

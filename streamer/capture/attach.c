@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -268,26 +269,53 @@ static void close_fds(struct probe_set *set)
 	set->fds = NULL;
 }
 
-/* Closing a classic probe takes 0.1 s: a child that inherited the descriptors does it alone. */
-static void close_in_background(struct capture *capture)
+static int by_number(const void *a, const void *b)
 {
-	pid_t child = fork();
+	return *(const int *)a - *(const int *)b;
+}
 
-	if (child < 0)
-		return; /* then it takes its time here, at exit */
+/* Close every descriptor of the process that is not in @keep (sorted). */
+static void close_all_but(const int *keep, size_t n)
+{
+	unsigned first = 0;
+	size_t i;
+
+	for (i = 0; i < n; first = keep[i++] + 1)
+		if ((unsigned)keep[i] > first)
+			syscall(SYS_close_range, first, keep[i] - 1, 0);
+	syscall(SYS_close_range, first, ~0u, 0);
+}
+
+/*
+ * Closing a classic probe takes 0.1 s: a grandchild that inherited the
+ * descriptors does it alone, at exit, and holds nothing else of ours open.
+ */
+static void close_in_background(const struct capture *capture)
+{
+	size_t n = 0, s, i;
+	pid_t child;
+	int *fds;
+
+	for (s = 0; s < capture->nsets; s++)
+		n += capture->sets[s].nfds;
+	fds = malloc(n * sizeof(*fds));
+	if (!fds)
+		return; /* then it takes its time here */
+	for (s = 0, i = 0; s < capture->nsets; s++) {
+		memcpy(fds + i, capture->sets[s].fds, capture->sets[s].nfds * sizeof(*fds));
+		i += capture->sets[s].nfds;
+	}
+	qsort(fds, n, sizeof(*fds), by_number);
+	child = fork();
 	if (child == 0) {
-		int null = dup(0), i;
-		size_t s;
-
 		setsid();
-		/* hold no pipe of the user's open */
-		close(null);
-		for (i = 0; i < 3; i++)
-			close(i);
-		for (s = 0; s < capture->nsets; s++)
-			close_fds(&capture->sets[s]);
+		if (fork() == 0)
+			close_all_but(fds, n);
 		_exit(0);
 	}
+	if (child > 0)
+		waitpid(child, NULL, 0);
+	free(fds);
 }
 
 unsigned capture_detach(struct capture *capture, unsigned attach_id)
@@ -309,7 +337,7 @@ unsigned capture_detach(struct capture *capture, unsigned attach_id)
 	return functions;
 }
 
-void probe_sets_close(struct capture *capture)
+void capture_detach_all(struct capture *capture)
 {
 	size_t i;
 

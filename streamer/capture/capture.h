@@ -47,8 +47,7 @@ struct capture;
 int capture_new(const struct capture_options *options, struct capture **ret_capture, char *error,
 		size_t error_size);
 
-/** capture_free - detach everything and unload. With classic probes the closing goes to a background
- * process, since it takes 0.1 s a probe. NULL is fine. */
+/** capture_free - detach everything and unload. NULL is fine. */
 void capture_free(struct capture *capture);
 
 enum capture_method capture_method(const struct capture *capture);
@@ -82,6 +81,9 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 
 /** capture_detach - remove all probes of an attach id. Returns how many functions had one. */
 unsigned capture_detach(struct capture *capture, unsigned attach_id);
+
+/** capture_detach_all - remove all probes, in the background where that takes long (classic) */
+void capture_detach_all(struct capture *capture);
 
 /* Sums over CPUs, read one after the other: exact when the traced programs are quiet. */
 struct capture_counters {

@@ -36,8 +36,6 @@ struct capture {
 	void *fn_ctx;
 };
 
-/* attach.c */
-void probe_sets_close(struct capture *capture);
 /* ring.c */
 int ring_open(struct capture *capture);
 void ring_close(struct capture *capture);

@@ -219,7 +219,7 @@ void capture_free(struct capture *capture)
 		return;
 	if (capture->shared)
 		capture_record(capture, false);
-	probe_sets_close(capture);
+	capture_detach_all(capture);
 	unload(capture);
 	free(capture);
 }

@@ -15,6 +15,7 @@
 #include "internal.h"
 
 #define DRAIN_NS 5000000000ull /* what the sinks get at the end */
+#define HURRY_NS 200000000ull  /* after a second signal */
 
 static uint64_t now_ns(void)
 {
@@ -205,18 +206,16 @@ static void end(struct trace *trace)
 {
 	struct capture_counters counters;
 	uint64_t lost;
-	unsigned i;
 
-	control_ends_at_once(trace);
 	capture_record(trace->capture, false);
+	capture_detach_all(trace->capture);
+	control_ends_at_once(trace);
 	if (capture_method(trace->capture) == CAPTURE_CLASSIC)
-		usleep(20000); /* programs under way; closing these probes would take minutes */
-	else
-		for (i = 1; i <= trace->nattached; i++)
-			capture_detach(trace->capture, i);
+		usleep(20000); /* the probes are still being closed: let programs under way end */
 	stream_drain(trace->stream);
 	capture_counters(trace->capture, &counters);
-	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters), now_ns() + DRAIN_NS);
+	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters),
+		      now_ns() + (trace->signals > 1 ? HURRY_NS : DRAIN_NS));
 	lost = report_summary(trace, &counters);
 	if (trace->cli->fail_on_loss && lost && !trace->exit_code)
 		trace->exit_code = EXIT_LOSS;
