@@ -86,7 +86,7 @@ static void stall_message(struct worker *worker, const struct sink_result *resul
 	log_msg("sink %s: %s takes no lines: %s%s; they wait in the queue, what does not fit there is lost",
 		sink->name, sink->target ? sink->target : sink->ops->type,
 		result->error ? strerror(result->error) : sink_reason_names[result->reason],
-		result->reason == SINK_DISK_FULL ? "; free some space" : "");
+		result->error == ENOSPC || result->error == EDQUOT ? "; free some space" : "");
 }
 
 /* Stalled or flowing again: when to try next, and whom to tell. */
