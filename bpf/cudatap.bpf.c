@@ -105,8 +105,9 @@ static __always_inline struct counters *my_counters(void)
 
 /* The task's pid in the pid namespace with this inode, 0 where it has none;
  * in its own namespace when inum is 0. */
-static __always_inline u32 pid_in(struct task_struct *task, u32 inum)
+__noinline u32 pid_in(u64 task_address, u32 inum)
 {
+	struct task_struct *task = (void *)task_address;
 	struct pid *pid = BPF_CORE_READ(task, thread_pid);
 	u32 level = BPF_CORE_READ(pid, level);
 	struct upid upid;
@@ -135,7 +136,7 @@ static __always_inline bool is_selected(struct task_struct *task)
 
 	if (!shared.select_pids)
 		return true;
-	pid = pid_in(BPF_CORE_READ(task, group_leader), shared.pidns_ino);
+	pid = pid_in((u64)BPF_CORE_READ(task, group_leader), shared.pidns_ino);
 	return bpf_map_lookup_elem(&pids, &pid) != NULL;
 }
 
@@ -159,7 +160,7 @@ static __always_inline void wake_reader(void)
 }
 
 /* Says who the thread is, once and again after a new name. */
-static __noinline int announce(struct thread_state *t)
+__noinline int announce(struct thread_state *t)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
@@ -172,10 +173,10 @@ static __noinline int announce(struct thread_state *t)
 	rec.start_ns = BPF_CORE_READ(task, start_boottime);
 	rec.process_start_ns = BPF_CORE_READ(leader, start_boottime);
 	rec.cgroup = bpf_get_current_cgroup_id();
-	rec.pid = pid_in(leader, shared.pidns_ino);
-	rec.tid = pid_in(task, shared.pidns_ino);
-	rec.ns_pid = pid_in(leader, 0);
-	rec.ns_tid = pid_in(task, 0);
+	rec.pid = pid_in((u64)leader, shared.pidns_ino);
+	rec.tid = pid_in((u64)task, shared.pidns_ino);
+	rec.ns_pid = pid_in((u64)leader, 0);
+	rec.ns_tid = pid_in((u64)task, 0);
 	BPF_CORE_READ_STR_INTO(&rec.comm, leader, comm);
 	bpf_get_current_comm(rec.thread, sizeof(rec.thread));
 	if (bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
@@ -280,11 +281,18 @@ static __always_inline void read_op(struct frame *f, const struct rec_op *op, u6
 	f->len = off + sizeof(*slot) + ((len + 7) & ~7);
 }
 
-static __always_inline void read_ops(struct frame *f, const struct rec_desc *desc, u32 first, u32 end,
-				     u64 ret, struct counters *c, bool sleepable)
+/*
+ * The ops [first, end) of a row. Functions that are not static are verified
+ * by themselves, once, which keeps the time to load short.
+ */
+static __always_inline int read_ops(struct frame *f, u32 row, u32 first, u32 end, u64 ret, bool sleepable)
 {
+	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
+	struct counters *c = my_counters();
 	u32 i;
 
+	if (!f || !c)
+		return 0;
 	for (i = 0; i < REC_MAX_OPS; i++) {
 		u32 off = f->len;
 
@@ -296,6 +304,17 @@ static __always_inline void read_ops(struct frame *f, const struct rec_desc *des
 		if (off <= REC_MAX_DATA && ((struct rec_slot *)(f->data + off))->len < 0)
 			c->v[REC_READ_FAILED]++;
 	}
+	return 0;
+}
+
+__noinline int read_ops_plain(struct frame *f, u32 row, u32 first, u32 end, u64 ret)
+{
+	return read_ops(f, row, first, end, ret, false);
+}
+
+__noinline int read_ops_sleepable(struct frame *f, u32 row, u32 first, u32 end, u64 ret)
+{
+	return read_ops(f, row, first, end, ret, true);
 }
 
 /* ---- the stack of open calls ---- */
@@ -470,7 +489,7 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 		f->len += nstack * 8;
 	}
 	if (desc->nentry)
-		read_ops(f, desc, 0, desc->nentry, 0, c, sleepable);
+		(sleepable ? read_ops_sleepable : read_ops_plain)(f, row, 0, desc->nentry, 0);
 	f->rec.start_ns = bpf_ktime_get_boot_ns();
 	return true;
 }
@@ -549,7 +568,7 @@ static __always_inline void leave(struct regs *ctx, bool sleepable)
 	f->rec.end_ns = now;
 	f->rec.ret = ret;
 	if (desc->nops > desc->nentry && (desc->success == REC_SUCCESS_ALWAYS || !(u32)ret))
-		read_ops(f, desc, desc->nentry, desc->nops, ret, c, sleepable);
+		(sleepable ? read_ops_sleepable : read_ops_plain)(f, cookie, desc->nentry, desc->nops, ret);
 	submit(f, c, REC_SUBMITTED);
 }
 
@@ -624,7 +643,7 @@ int BPF_PROG(on_exit, struct task_struct *unused)
 			wake_reader();
 	}
 	if (last && shared.select_pids) {
-		u32 pid = pid_in(BPF_CORE_READ(task, group_leader), shared.pidns_ino);
+		u32 pid = pid_in((u64)BPF_CORE_READ(task, group_leader), shared.pidns_ino);
 
 		bpf_map_delete_elem(&pids, &pid);
 	}
@@ -644,18 +663,19 @@ int BPF_PROG(on_exec, struct task_struct *unused)
 	return 0;
 }
 
-SEC("tp_btf/sched_process_fork")
+SEC("raw_tp/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	u32 parent_pid, pid;
 	u8 yes = 1;
 
-	if (!shared.select_pids || !shared.follow_children || child->pid != child->tgid)
+	if (!shared.select_pids || !shared.follow_children ||
+	    BPF_CORE_READ(child, pid) != BPF_CORE_READ(child, tgid))
 		return 0;
-	parent_pid = pid_in(parent->group_leader, shared.pidns_ino);
+	parent_pid = pid_in((u64)BPF_CORE_READ(parent, group_leader), shared.pidns_ino);
 	if (!bpf_map_lookup_elem(&pids, &parent_pid))
 		return 0;
-	pid = pid_in(child, shared.pidns_ino);
+	pid = pid_in((u64)child, shared.pidns_ino);
 	bpf_map_update_elem(&pids, &pid, &yes, BPF_ANY);
 	return 0;
 }

@@ -1,0 +1,43 @@
+"""A small training loop; writes how often each CUDA function ran, as torch.profiler (CUPTI) counts it.
+
+usage: train.py COUNTS.json [STEPS]
+"""
+import collections
+import json
+import sys
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+steps = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(128, 256)
+y = torch.randint(0, 10, (128,))
+
+
+def step():
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+step()
+torch.cuda.synchronize()
+# marks between which the profiler counts: a memset of a size that nothing else uses
+mark = torch.empty(7777, dtype=torch.uint8, device="cuda")
+torch.cuda.synchronize()
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+    torch.cuda.cudart().cudaMemGetInfo(0)
+    for _ in range(steps):
+        step()
+    torch.cuda.synchronize()
+counts = collections.Counter(e.name for e in prof.events() if e.name.startswith(("cuda", "cu")))
+try:
+    torch.cuda.caching_allocator_alloc(1 << 50)
+except RuntimeError as error:
+    print("train: as wanted:", str(error).splitlines()[0], file=sys.stderr)
+json.dump({k: v for k, v in counts.items() if k.startswith("cuda") or k[2:3].isupper()}, open(sys.argv[1], "w"))
