@@ -4,44 +4,92 @@
  * its descendants, at every executable mapping and every exec until the
  * control thread has looked at the files and attached its probes.
  *
- * A watchdog process answers if cudatap dies, so that the tree always goes
- * on. Where a filter cannot be had the command runs without one, and
- * launch_held() says why.
+ * Threads: all calls are made by the control thread. The launch has a hold
+ * thread of its own that receives notifications at once and lets go whoever
+ * maps a file that has been shown already; only files that are new reach the
+ * control thread. (Receiving at once matters: until a notification has been
+ * received, a signal with a handler can make the held call fail with EINTR.)
  *
- * All calls are made by the control thread.
+ * A watchdog process answers if cudatap dies or does not answer for
+ * LAUNCH_PATIENCE_MS, so that the tree always goes on. It has its own session,
+ * no descriptors but the ones it answers with, and ends with the tree. Where
+ * a filter cannot be had the command runs without one, and launch_held() says
+ * why.
+ *
+ * Rights: with CAP_SYS_ADMIN the filter needs nothing more, and setuid programs
+ * in the tree keep their rights. Without it (file capabilities on cudatap) the
+ * kernel demands no_new_privs: setuid, setgid and file-capability programs
+ * in the tree then run without their extra rights, which launch_note() says.
+ * `hold = false` is the way out for whoever needs such programs.
+ *
+ * Terminal and signals: the command stays in cudatap's process group and
+ * session, so Ctrl-C and Ctrl-Z reach both. It is the command's choice what
+ * SIGINT and SIGQUIT mean: the caller should let the first of them pass and
+ * end when launch_wait_fd() says so. Nothing is forwarded.
+ *
+ * Descriptors: the command gets what cudatap itself was given. Every
+ * descriptor that cudatap opens must be O_CLOEXEC, and 0, 1 and 2 open.
+ *
+ * Known limits. A program that replaces the file behind a descriptor or path
+ * from another thread while it is held is seen at its next new library or at
+ * its start-up (set_tid_address), not before. 32-bit and x32 programs are held at exec only:
+ * they cannot map a 64-bit library. A second seccomp listener inside the tree is
+ * refused by the kernel (EBUSY).
  */
 #ifndef CUDATAP_LAUNCH_H
 #define CUDATAP_LAUNCH_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
-struct launch;		/* opaque */
+/* Milliseconds after which the watchdog lets a held process go on unseen. */
+#define LAUNCH_PATIENCE_MS 10000
+
+struct launch; /* opaque */
 
 /* Who the command runs as. */
 struct launch_user {
 	bool set;
 	uid_t uid;
 	gid_t gid;
-	char name[256];		/* for initgroups(), empty when only an id is known */
-	char home[4096];	/* HOME, empty: unchanged */
+	char name[256];   /* for initgroups(), USER and LOGNAME; empty when only an id is known */
+	char home[4096];  /* HOME, empty: unchanged */
+	char shell[4096]; /* SHELL, empty: unchanged */
 };
 
 /**
  * launch_user_find - a user by name or numeric id (`-u`)
+ * @name: NAME, UID, or either with :GROUP or :GID. A UID that no database knows
+ *        gets the group of the same number unless one is given.
  * launch_user_sudo - the user who invoked sudo; set is false when not under sudo
- * Return 0, -ENOENT for an unknown user, -EINVAL.
+ * Return 0, -ENOENT for an unknown user or group, -EINVAL. *user is untouched on failure.
  */
 int launch_user_find(const char *name, struct launch_user *user);
 int launch_user_sudo(struct launch_user *user);
 
+/*
+ * What cudatap was started with and changes for itself: taken first thing in
+ * main(), given back to the command.
+ */
+struct launch_origin {
+	sigset_t ignored; /* nohup and friends: stay ignored */
+	struct rlimit nofile, memlock;
+};
+
+/** launch_origin_take - remember the present state */
+void launch_origin_take(struct launch_origin *origin);
+
 struct launch_options {
-	char *const *argv;		/* COMMAND and its arguments, NULL-terminated */
-	const struct launch_user *user;	/* NULL: as cudatap itself */
-	bool stdout_to_stderr;		/* the command's stdout goes to stderr */
-	bool hold;			/* false: run without the filter (for tests and --no-hold) */
+	char *const *argv;                  /* COMMAND and its arguments, NULL-terminated */
+	const struct launch_user *user;     /* NULL: as cudatap itself */
+	bool stdout_to_stderr;              /* the command's stdout goes to stderr */
+	bool hold;                          /* false: run without the filter (for tests and --no-hold) */
+	const struct launch_origin *origin; /* NULL: every signal default, limits as they are now */
+	int patience_ms;                    /* 0: LAUNCH_PATIENCE_MS */
 };
 
 /**
@@ -49,50 +97,72 @@ struct launch_options {
  * @error: one sentence for the user when the result is negative
  *
  * The child waits until launch_go(), so that probes can be attached first.
- * Signals are reset to default and unblocked in the child, descriptors of
- * cudatap do not leak into it.
+ * Signals are reset to default (but for those ignored in @origin) and
+ * unblocked in the child; capabilities are not passed on; descriptors of
+ * cudatap do not leak into it. With a user: its groups, and HOME, SHELL, USER,
+ * LOGNAME; the working directory stays. Variables that the dynamic loader
+ * hides from a program with file capabilities (LD_LIBRARY_PATH, ...) reach the
+ * command all the same.
+ *
+ * Best called before large memory is in use: the watchdog is a fork.
  * Returns 0 and the launch (freed by launch_free()), or a negative errno.
  */
-int launch_start(const struct launch_options *options, struct launch **ret_launch,
-		 char *error, size_t error_size);
+int launch_start(const struct launch_options *options, struct launch **ret_launch, char *error,
+		 size_t error_size);
 
 pid_t launch_pid(const struct launch *launch);
-/** launch_go - let the child exec */
+/** launch_go - let the child exec. 0, or -EPIPE when it is gone */
 int launch_go(struct launch *launch);
 /** launch_exec_status - 0 while it runs or exec succeeded; 126 or 127 (and errno in ret_errno)
- * when exec failed, known once launch_exec_fd() is readable */
+ * when exec failed, known once launch_exec_fd() is readable. Read it once, then stop
+ * polling the descriptor: it stays readable. The exec is itself held: keep handling. */
 int launch_exec_fd(const struct launch *launch);
 int launch_exec_status(struct launch *launch, int *ret_errno);
 
 /** launch_held - NULL when the tree is held at each mapping, else why it is not */
 const char *launch_held(const struct launch *launch);
+/** launch_note - what holding costs the command (setuid programs lose their rights), or NULL */
+const char *launch_note(const struct launch *launch);
 
-/** launch_notify_fd - readable when a process is held; -1 without a filter */
+/** launch_notify_fd - readable when a process is held by a new file, or the tree has ended;
+ * -1 without a filter */
 int launch_notify_fd(const struct launch *launch);
 
 /*
  * What the control thread does while a process is held: look at @fd, attach.
- * @fd is open for reading and stays owned by the launch; @path is for
- * messages. Called only for files (dev, ino) that this launch has not shown
- * before.
+ * @pid is the process (not the thread) as cudatap's pid namespace names it.
+ * @fd is open for reading, a regular file, and stays owned by the launch; @path is for
+ * messages. Called only for files that this launch has not shown before: a
+ * file is shown again when it was changed or its inode number is another file's now.
  */
 typedef void (*launch_file_fn)(void *ctx, pid_t pid, int fd, const char *path);
 
 /**
- * launch_handle - receive one notification, show its new files, let it go on
+ * launch_handle - take one held process, show its new files, let it go on
  * Returns 1 when one was handled, 0 when there was none, a negative errno
- * when the listener is gone (-ENOENT: the tree has ended).
+ * when the listener is gone (-ENOENT: the tree has ended; poll it no more).
  */
 int launch_handle(struct launch *launch, launch_file_fn fn, void *ctx);
+
+struct launch_counts {
+	uint64_t held;     /* notifications received */
+	uint64_t shown;    /* files given to the callback */
+	uint64_t foreign;  /* let go unseen: not in a pid namespace that cudatap can see */
+	uint64_t unopened; /* files that could not be looked at */
+	uint64_t overdue;  /* let go unseen by the watchdog after LAUNCH_PATIENCE_MS */
+};
+
+/** launch_counts - what happened so far; all 0 without a filter */
+void launch_counts(const struct launch *launch, struct launch_counts *ret_counts);
 
 /** launch_wait_fd - a pidfd of the child, readable at its end */
 int launch_wait_fd(const struct launch *launch);
 /** launch_reap - its exit status as a shell would say it (128 + signal when killed);
- * -EAGAIN while it runs */
+ * -EAGAIN while it runs. As PID 1 it also reaps the orphans of the tree: call it now and then. */
 int launch_reap(struct launch *launch);
 
 /** launch_free - lets every held process go on and leaves the watchdog to answer
- * for descendants that outlive cudatap. NULL is fine. */
+ * for descendants that outlive cudatap. A child that was never let go ends. NULL is fine. */
 void launch_free(struct launch *launch);
 
 #endif

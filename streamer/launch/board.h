@@ -1,0 +1,65 @@
+/*
+ * What the hold thread and the watchdog share: a page that outlives cudatap.
+ *
+ * A notification is received right into the page, by the kernel. So there is
+ * no moment at which its id is known to cudatap alone, whenever it is killed.
+ */
+#ifndef CUDATAP_LAUNCH_BOARD_H
+#define CUDATAP_LAUNCH_BOARD_H
+
+#include <linux/seccomp.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { BOARD_SLOTS = 64 };
+
+/* One held thread. Owned by whoever took it; the watchdog only answers it. */
+struct board_slot {
+	_Atomic uint64_t since_ms; /* CLOCK_BOOTTIME of the receiving, 0: free */
+	union {
+		struct seccomp_notif notif;
+		char room[256]; /* newer kernels may write more */
+	};
+};
+
+struct board {
+	/* Who may receive now: two receivers could leave one of them asleep in the kernel. */
+	_Atomic int receiver;
+	_Atomic uint64_t received; /* by the hold thread */
+	_Atomic uint64_t taken;    /* by the watchdog, in its place */
+	_Atomic uint64_t overdue;  /* answered by the watchdog, cudatap being alive */
+	struct board_slot slot[BOARD_SLOTS];
+};
+
+enum { BOARD_NOBODY, BOARD_HOLDER, BOARD_WATCHDOG };
+
+/** board_new - NULL when out of memory; board_free() takes NULL */
+struct board *board_new(void);
+void board_free(struct board *board);
+
+/** board_lock - become the receiver; false when the other side is */
+static inline bool board_lock(struct board *board, int who)
+{
+	int nobody = BOARD_NOBODY;
+
+	return atomic_compare_exchange_strong(&board->receiver, &nobody, who);
+}
+
+static inline void board_unlock(struct board *board)
+{
+	atomic_store(&board->receiver, BOARD_NOBODY);
+}
+
+/** board_now_ms - the clock of since_ms */
+uint64_t board_now_ms(void);
+
+/** board_receive - take one notification into a free slot; 0 or a negative errno (-ENOENT:
+ * its thread is gone) */
+int board_receive(int listener, struct board_slot *slot);
+/** board_answer - let the held thread go on and free the slot. A thread that is gone is fine. */
+void board_answer(int listener, struct board_slot *slot);
+/** board_is_valid - the notification's thread still waits, so its id means what it meant */
+bool board_is_valid(int listener, const struct board_slot *slot);
+
+#endif

@@ -1,0 +1,24 @@
+/* The holding side of a launch: the thread that receives, and the queue to the control thread. */
+#ifndef CUDATAP_LAUNCH_HOLD_H
+#define CUDATAP_LAUNCH_HOLD_H
+
+#include "launch.h"
+
+struct hold;
+
+/**
+ * hold_start - begin to receive; starts the watchdog and the thread
+ * @listener: taken over, closed in any case
+ * Returns 0 or a negative errno.
+ */
+int hold_start(int listener, int patience_ms, struct hold **ret_hold);
+
+/** hold_stop - answers whoever is held and hands over to the watchdog. NULL is fine. */
+void hold_stop(struct hold *hold);
+
+int hold_fd(const struct hold *hold);
+/** hold_handle - as launch_handle() */
+int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx);
+void hold_counts(const struct hold *hold, struct launch_counts *ret_counts);
+
+#endif
