@@ -79,7 +79,8 @@ int out_adopt(struct out *out, int fd)
 
 	if (flags < 0 || fstat(fd, &st))
 		return -errno;
-	if ((flags & O_ACCMODE) == O_RDONLY)
+	/* A closed number may have been given out again: to an eventfd, a BPF map (no file type), ... */
+	if ((flags & O_ACCMODE) == O_RDONLY || !(st.st_mode & S_IFMT))
 		return -EBADF;
 	mine = reopen_stream(fd, &st);
 	if (mine < 0) /* not ours to open, or without a reader: the first write will tell */
