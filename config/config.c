@@ -29,11 +29,12 @@ static void out_of_memory(struct errors *errors, const struct mark *mark)
 static void read_text(struct config *config, const char *text, size_t len, const struct mark *mark,
 		      struct errors *errors)
 {
+	const struct mark start = {.file = mark->file, .line = 1, .column = 1};
 	const struct node *root = NULL;
 	struct tree *tree;
 	int err;
 
-	if (text_check(text, len, mark, errors))
+	if (text_check(text, len, &start, errors))
 		return;
 	tree = tree_new();
 	err = tree ? tree_read(tree, text, len, mark, errors, &root) : -ENOMEM;

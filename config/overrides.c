@@ -103,8 +103,8 @@ static void unknown_url(const char *url, const struct mark *mark, struct errors 
 
 	for (size_t i = 0; sink_kinds[i] && used < sizeof(known); i++)
 		used += snprintf(known + used, sizeof(known) - used, ", %s:", sink_kinds[i]->type);
-	errors_add(errors, mark, "unknown kind of sink %s; known: %s; for a file of that name, write ./",
-		   QUOTE(url), known);
+	errors_add(errors, mark, "unknown kind of sink %s; known: %s; for a file of that name, write ./%.80s",
+		   QUOTE(url), known, url);
 }
 
 /* stdout, stdout2, ... */

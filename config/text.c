@@ -112,18 +112,20 @@ static int wrong_byte(struct errors *errors, const struct mark *at, unsigned cha
 	else if (is_utf8)
 		errors_add(errors, at, "a control character (byte 0x%02x): remove it", byte);
 	else
-		errors_add(errors, at, "byte 0x%02x is not UTF-8: save the file as UTF-8", byte);
+		errors_add(errors, at, "byte 0x%02x is not UTF-8%s", byte,
+			   at->line ? ": save the file as UTF-8" : "");
 	return -EINVAL;
 }
 
 int text_check(const char *text, size_t len, const struct mark *mark, struct errors *errors)
 {
 	const unsigned char *s = (const unsigned char *)text;
-	struct mark at = {.file = mark->file, .line = mark->line ? mark->line : 1, .column = 1};
+	struct mark at = {.file = mark->file, .line = mark->line, .column = 1};
 	size_t n;
 
 	if (len > TEXT_MAX) {
-		errors_add(errors, mark, "larger than %u KiB: this is not a configuration", TEXT_MAX >> 10);
+		errors_add(errors, &(struct mark){.file = mark->file},
+			   "larger than %u KiB: this is not a configuration", TEXT_MAX >> 10);
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < len; i += n) {
@@ -133,7 +135,7 @@ int text_check(const char *text, size_t len, const struct mark *mark, struct err
 		if (!n || !is_printable(code))
 			return wrong_byte(errors, &at, s[i], n);
 		if (code == '\n')
-			at = (struct mark){.file = at.file, .line = at.line + 1, .column = 1};
+			at = (struct mark){.file = at.file, .line = at.line ? at.line + 1 : 0, .column = 1};
 		else if (code != 0xfeff || i)
 			at.column++;
 	}

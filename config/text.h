@@ -23,6 +23,7 @@ int text_read(const char *path, const struct mark *mark, struct errors *errors, 
 
 /**
  * text_check - UTF-8 without control characters, at most TEXT_MAX bytes
+ * @mark: where the text begins; without a line, the place of a wrong byte has none either
  * Returns 0, or -EINVAL after one message with the place of the first wrong byte.
  */
 int text_check(const char *text, size_t len, const struct mark *mark, struct errors *errors);

@@ -96,8 +96,8 @@ static void check_required(const struct key_set *set, const struct node *map, st
 		const struct node *value = k->required ? node_get(map, k->name) : NULL;
 
 		if (k->required && (!value || node_is_null(value)))
-			errors_add(errors, value ? &value->mark : &map->mark, "\"%s\" is missing: %s",
-				   k->name, k->about);
+			errors_add(errors, value ? &value->mark : &map->mark, "\"%s\" is missing: %.*s",
+				   k->name, (int)strcspn(k->about, ";"), k->about);
 	}
 }
 

@@ -50,7 +50,9 @@ static struct mark mark_of(const struct reader *r, const yaml_mark_t *m)
 static int spend(struct reader *r, const struct mark *mark, unsigned weight)
 {
 	if (weight > TREE_MAX_WEIGHT - r->spent) {
-		errors_add(r->errors, mark, "too large here, with every alias and merge written out");
+		errors_add(r->errors, mark,
+			   "more than %u values up to here, aliases and merges written out: too large",
+			   TREE_MAX_WEIGHT);
 		return -EINVAL;
 	}
 	r->spent += weight;
@@ -465,7 +467,6 @@ int tree_read(struct tree *tree, const char *text, size_t len, const struct mark
 	if (!yaml_parser_initialize(&parser))
 		return -ENOMEM;
 	r.anchors = calloc(TREE_MAX_ANCHORS, sizeof(*r.anchors));
-	yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
 	err = r.anchors ? read_events(&r, &parser, text, len) : -ENOMEM;
 	while (r.depth)
