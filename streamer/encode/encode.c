@@ -20,8 +20,7 @@ static const struct encode_format *const formats[] = {
 
 const char *const encode_format_names[] = {"json", NULL};
 
-/* Every key that an event has outside of args, out and other nested objects; docs/event.schema.json. */
-static const char *const keys[] = {
+const char *const encode_keys[] = {
 	"type",
 	"run",
 	"seq",
@@ -90,12 +89,13 @@ static const char *const keys[] = {
 	"sinks",
 	/* reserved for the name of a launched kernel */
 	"kernel",
+	NULL,
 };
 
 bool encode_key_known(const char *name)
 {
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (!strcmp(keys[i], name))
+	for (size_t i = 0; encode_keys[i]; i++)
+		if (!strcmp(encode_keys[i], name))
 			return true;
 	return false;
 }

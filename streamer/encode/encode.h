@@ -93,6 +93,9 @@ int encode_event(struct encoder *encoder, enum event_type type, json_t *body, ui
 /** encode_string - text of any bytes as a JSON string: invalid UTF-8 becomes U+FFFD. NULL for NULL. */
 json_t *encode_string(const char *text);
 
+/* Every key that an event has outside of other objects, with some that are reserved; NULL-terminated. */
+extern const char *const encode_keys[];
+
 /** encode_key_known - whether events have a key of this name, so that no constant field may */
 bool encode_key_known(const char *name);
 

@@ -319,6 +319,15 @@ static char *put_nesting(char *p, const struct fragments *f, const struct rec_ca
 	return p;
 }
 
+static uint64_t duration(const struct rec_call *rec)
+{
+	uint64_t ns = rec->end_ns - rec->start_ns;
+
+	if (rec->end_ns < rec->start_ns)
+		return 0;
+	return ns <= INT64_MAX ? ns : INT64_MAX;
+}
+
 static char *put_head(char *p, struct encoder *encoder, const struct call *call, struct thread *thread,
 		      uint64_t seq, int64_t ts_ns)
 {
@@ -335,7 +344,7 @@ static char *put_head(char *p, struct encoder *encoder, const struct call *call,
 	if (encoder->nested)
 		p = put_nesting(p, f, rec);
 	p = PUT_LITERAL(p, ",\"duration_ns\":");
-	p = put_u64(p, rec->end_ns > rec->start_ns ? rec->end_ns - rec->start_ns : 0);
+	p = put_u64(p, duration(rec));
 	p = put_result(p, f, call);
 	return put_keys(p, &call->keys);
 }
