@@ -72,12 +72,17 @@ def read_all_headers(arguments, unions):
 
 
 def all_enumerators(majors):
-    """Enumeration -> ((value, name), ...): the newest header's first name of each value."""
-    merged = {}
+    """Enumeration -> ((value, name), ...): the newest header's first name of each value.
+
+    A name whose value moves from major to major only marks the end: it is left out.
+    """
+    merged, moved, seen = {}, set(), {}
+    for headers in majors:
+        moved.update(n for n, value in headers.values.items() if seen.setdefault(n, value) != value)
     for headers in majors:
         for enum, names in headers.enums.items():
             values = merged.setdefault(enum, {})
-            for name in names:
+            for name in (n for n in names if n not in moved):
                 values.setdefault(headers.values[name], name)
     return {enum: tuple(sorted(values.items())) for enum, values in merged.items()}
 

@@ -3,6 +3,10 @@
  * entry points that nvcc's generated code calls (their shapes are in
  * crt/host_runtime.h, which is C++), and the profiler's switches.
  */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum CUoutput_mode_enum {
 	CU_OUT_KEY_VALUE_PAIR = 0,
 	CU_OUT_CSV = 1,
@@ -39,4 +43,8 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
 			       cudaStream_t stream);
 cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void **args,
 				    size_t sharedMem, cudaStream_t stream);
+#endif
+
+#ifdef __cplusplus
+}
 #endif

@@ -40,7 +40,7 @@ def strip_const(spelled):
     """The type without a const of its own (not of what it points to)."""
     spelled = spelled.strip()
     if "*" in spelled:
-        return re.sub(r"\*\s*(const|restrict|__restrict)\b", "*", spelled).strip()
+        return re.sub(r"\*\s*(const|restrict|__restrict)$", "*", spelled).strip()
     return re.sub(r"\b(const|volatile)\b ?", "", spelled).strip()
 
 
