@@ -59,6 +59,9 @@ static void add_key(const struct key *key, json_t *properties, json_t *required)
 {
 	json_t *schema = key_types[key->type]->schema(key);
 
+	/* a key without a value has its default */
+	if (!key->required)
+		schema = json_pack("{s:[o, {s:s}]}", "anyOf", schema, "type", "null");
 	json_object_set_new(schema, "description", json_string(key->about));
 	if (key->fallback)
 		json_object_set_new(schema, "default", fallback(key));
@@ -86,6 +89,8 @@ int config_schema(FILE *out)
 
 	if (!schema)
 		return -ENOMEM;
+	/* an empty file is one too */
+	json_object_set_new(schema, "type", json_pack("[s,s]", "object", "null"));
 	json_object_set_new(schema, "$schema", json_string("https://json-schema.org/draft/2020-12/schema"));
 	json_object_set_new(schema, "title", json_string("cudatap configuration"));
 	if (json_dumpf(schema, out, JSON_INDENT(2) | JSON_SORT_KEYS) || fputc('\n', out) == EOF)

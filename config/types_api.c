@@ -9,10 +9,11 @@
 #define MAX_PATTERN  256
 #define MAX_FAMILIES 64
 
-static json_t *words_schema(json_t *one)
+/* One of the words, or a list of them. Takes @one over. */
+static json_t *words_schema(json_t *one, int least)
 {
-	return json_pack("{s:[O, {s:s, s:o, s:i}]}", "anyOf", one, "type", "array", "items", one, "maxItems",
-			 TREE_MAX_ITEMS);
+	return json_pack("{s:[O, {s:s, s:o, s:i, s:i}]}", "anyOf", one, "type", "array", "items", one,
+			 "minItems", least, "maxItems", TREE_MAX_ITEMS);
 }
 
 /* ---- families ---- */
@@ -125,7 +126,7 @@ static json_t *families_schema(const struct key *key)
 
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(list, json_string(words[i]));
-	return words_schema(json_pack("{s:o}", "enum", list));
+	return words_schema(json_pack("{s:o}", "enum", list), 0);
 }
 
 const struct key_type_ops type_families = {
@@ -219,7 +220,7 @@ static void functions_free(const struct key *key, void *base)
 static json_t *functions_schema(const struct key *key)
 {
 	return words_schema(
-		json_pack("{s:s, s:i, s:i}", "type", "string", "minLength", 1, "maxLength", MAX_PATTERN));
+		json_pack("{s:s, s:i, s:i}", "type", "string", "minLength", 1, "maxLength", MAX_PATTERN), 0);
 }
 
 const struct key_type_ops type_functions = {
@@ -277,7 +278,7 @@ static json_t *apis_schema(const struct key *key)
 
 	for (int i = 0; i < TABLE_NAPIS; i++)
 		json_array_append_new(list, json_string(api_names[i]));
-	return words_schema(json_pack("{s:o}", "enum", list));
+	return words_schema(json_pack("{s:o}", "enum", list), 1);
 }
 
 const struct key_type_ops type_apis = {

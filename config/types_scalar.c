@@ -14,10 +14,10 @@ static json_t *typed(const char *type)
 	return json_pack("{s:s}", "type", type);
 }
 
-/* A text of one pattern. */
+/* A text of one pattern, or a number that YAML makes of it. */
 static json_t *pattern(const char *regex)
 {
-	return json_pack("{s:[s,s], s:s}", "type", "string", "integer", "pattern", regex);
+	return json_pack("{s:[s,s], s:s, s:i}", "type", "string", "integer", "pattern", regex, "minimum", 0);
 }
 
 static void unfit(const struct key *key, const struct node *node, struct errors *errors)

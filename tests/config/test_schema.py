@@ -1,0 +1,73 @@
+"""The JSON Schema for editors, by an independent validator: it takes every good file and refuses the wrong ones."""
+
+import json
+import pathlib
+import re
+
+import jsonschema
+import pytest
+import yaml
+
+HERE = pathlib.Path(__file__).parent
+SCHEMA = json.loads((HERE.parents[1] / "docs" / "config.schema.json").read_text())
+
+# Mistakes that a schema cannot express: they need the API table, arithmetic, or the text itself.
+BEYOND = {
+    "alias_inside", "billion_laughs", "deep", "duplicate_key", "duration_fraction", "duration_high", "duration_low",
+    "duration_zero", "field_taken", "fields_long", "function", "function_far", "function_glob", "function_tail",
+    "many_mistakes", "nothing_selected", "nul_escape", "size_fraction", "size_large", "size_overflow",
+    "size_overflow_unit", "size_power", "size_power_decimal", "size_small", "tag", "utf16",
+}
+
+
+class Core(yaml.SafeLoader):
+    """YAML 1.2's core schema, as editors read it."""
+
+    yaml_implicit_resolvers = {}
+
+
+for tag, regex, first in (
+    ("null", r"^(~|null|Null|NULL|)$", ["~", "n", "N", ""]),
+    ("bool", r"^(true|false)$", list("tf")),
+    ("int", r"^[-+]?[0-9]+$", list("-+0123456789")),
+    ("float", r"^[-+]?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?$", list("-+0123456789")),
+    ("merge", r"^<<$", ["<"]),
+):
+    Core.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(regex), first)
+
+
+def construct_int(loader, node):
+    return int(node.value)
+
+
+Core.add_constructor("tag:yaml.org,2002:int", construct_int)
+
+
+def files(kind):
+    found = sorted((HERE / kind).glob("*.yaml"))
+    assert len(found) > 15
+    return [pytest.param(path, id=path.stem) for path in found]
+
+
+def validator():
+    cls = jsonschema.validators.validator_for(SCHEMA)
+    cls.check_schema(SCHEMA)
+    return cls(SCHEMA)
+
+
+@pytest.mark.parametrize("path", files("good"))
+def test_good(path):
+    document = yaml.load(path.read_bytes(), Core)
+    errors = [f"{e.json_path}: {e.message}" for e in validator().iter_errors(document)]
+    assert not errors
+
+
+@pytest.mark.parametrize("path", files("wrong"))
+def test_wrong(path):
+    if path.stem in BEYOND:
+        pytest.skip("no schema can tell")
+    try:
+        document = yaml.load(path.read_bytes(), Core)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return
+    assert not validator().is_valid(document)
