@@ -1,40 +1,121 @@
-# Builds everything into build/. `make help` lists the targets.
+# Builds everything into build/. `make help` lists the targets; the parts are in mk/.
+#
+# The usual variables count: CC, CFLAGS, LDFLAGS, PREFIX, DESTDIR; further BUILD (where everything
+# goes), CLANG (for BPF and fuzzing) and PYTHON.
 BUILD ?= build
-CC ?= cc
 CLANG ?= clang
-PKGS := libbpf libelf jansson rdkafka yaml-0.1
+PYTHON ?= python3
+PKG_CONFIG ?= pkg-config
 CFLAGS ?= -O2 -g
-ALL_CFLAGS := -std=gnu17 -Wall -Wextra -Werror -Wno-unused-parameter -D_GNU_SOURCE -I. $(shell pkg-config --cflags $(PKGS)) $(CFLAGS)
-LIBS := $(shell pkg-config --libs $(PKGS)) -lpthread
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+
+# ---- what it is built from ----
 
 SRCS := $(wildcard streamer/*.c streamer/*/*.c config/*.c sinks/*.c)
-MAIN := streamer/main.c
-OBJS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(MAIN),$(SRCS)))
-LIB := $(BUILD)/libcudatap.a
-UNIT := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+OBJECTS = $(patsubst %.c,$(BUILD)/obj/%.o,$(SRCS)) $(BUILD)/obj/streamer/capture/object.o
+MAIN_OBJECT = $(BUILD)/obj/streamer/main.o
+LIB = $(BUILD)/libcudatap.a
+BPF_OBJECT = $(BUILD)/bpf/cudatap.bpf.o
 
-all: $(BUILD)/cudatap
+PACKAGES := libbpf libelf jansson rdkafka yaml-0.1
+ifdef STATIC
+# mk/portable.mk: what the distribution has no static library of lies under STATIC
+PACKAGE_CFLAGS := -I$(STATIC)/include -DCUDATAP_STATIC
+PACKAGE_LIBS := $(STATIC)/lib/libbpf.a $(STATIC)/lib/librdkafka.a \
+	-lelf -ljansson -lyaml -lssl -lcrypto -lzstd -lz -ldl -lm
+LINK := -static-pie
+PORTABLE_OBJECT = $(BUILD)/obj/mk/portable/names.o
+else
+PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
+PACKAGE_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
+MISSING := $(foreach p,$(PACKAGES),$(shell $(PKG_CONFIG) --exists $(p) 2>/dev/null || echo $(p)))
+endif
+MISSING += $(foreach t,$(firstword $(CC)) $(CLANG),$(shell command -v $(t) >/dev/null || echo $(t)))
 
-$(BUILD)/obj/%.o: %.c
+WARNINGS := -Wall -Wextra -Werror -Wno-unused-parameter
+ALL_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -I. $(PACKAGE_CFLAGS) $(CFLAGS)
+LIBS = $(PACKAGE_LIBS) -lpthread
+
+# The kernel's names for the architecture; the headers of its ABI lie in the multiarch directory.
+BPF_ARCH ?= $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
+BPF_INCLUDE ?= /usr/include/$(shell uname -m)-linux-gnu
+BPF_CFLAGS ?= -O2 -g
+ALL_BPF_CFLAGS = -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(WARNINGS) -Wno-missing-declarations \
+	$(filter -I%,$(PACKAGE_CFLAGS)) -I$(BPF_INCLUDE) -Ibpf $(BPF_CFLAGS)
+
+# ---- how ----
+
+all: $(BUILD)/cudatap ## build build/cudatap (the default)
+
+# One message when something is missing, instead of a compiler's many.
+.PHONY: ready
+ready:
+ifneq ($(strip $(MISSING)),)
+	@echo "cudatap: not found: $(strip $(MISSING)). \`make deps\` installs what the build needs" \
+		"(Debian 12, Ubuntu 24.04); elsewhere tools/install-deps.sh lists it." >&2; exit 1
+endif
+
+# Other flags than last time: build again.
+FLAGS = $(CC) $(ALL_CFLAGS) $(LINK) $(LDFLAGS) $(LIBS) $(CLANG) $(ALL_BPF_CFLAGS)
+.PHONY: force
+$(BUILD)/.flags: force | ready
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(FLAGS)' | cmp -s - $@ || printf '%s\n' '$(FLAGS)' >$@
+
+$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(CLANG) $(ALL_BPF_CFLAGS) -MMD -MP -c -o $@ $<
+
+# A benchmark's programs: the rivals.
+$(BUILD)/bpf/%.bpf.o: tests/bench/%.bpf.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(CLANG) $(ALL_BPF_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(LIB): $(OBJS)
-	@rm -f $@
-	$(AR) rcs $@ $^
-
-$(BUILD)/cudatap: $(BUILD)/obj/streamer/main.o $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
-
-$(BUILD)/tests/%: tests/unit/%.c $(LIB)
+$(BUILD)/obj/streamer/capture/object.o: streamer/capture/object.S $(BPF_OBJECT)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -o $@ $< $(LIB) $(LIBS) -lcmocka
+	$(CC) -Wa,-I$(BUILD)/bpf -c -o $@ $<
 
-unit: $(UNIT)
-	@set -e; for t in $(UNIT); do $$t; done
+$(LIB): $(filter-out $(MAIN_OBJECT),$(OBJECTS))
+	@rm -f $@
+	$(AR) rcs $@ $(filter %.o,$^)
 
-clean:
+$(BUILD)/cudatap: $(MAIN_OBJECT) $(PORTABLE_OBJECT) $(LIB)
+	$(CC) $(CFLAGS) $(LINK) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+-include $(OBJECTS:.o=.d) $(wildcard $(BUILD)/bpf/*.d)
+
+# The fake CUDA libraries and the demo program: targets `fake` and `demo-program`.
+-include tests/fake/fake.mk
+
+include mk/demo.mk mk/check.mk mk/portable.mk mk/install.mk
+
+# ---- the household ----
+
+.PHONY: all deps clean format table help
+
+deps: ## install what building, testing and `make portable` need (apt)
+	@tools/install-deps.sh build demo test portable
+
+table: ## make the API table anew from the CUDA headers, which it fetches
+	@tools/install-deps.sh build >&2
+	tools/mktable.sh
+
+FORMATTED = $(filter-out streamer/table/rows.c streamer/table/types.c, \
+	$(wildcard bpf/*.[ch] streamer/*.[ch] streamer/*/*.[ch] config/*.[ch] sinks/*.[ch] \
+		tests/*.[ch] tests/*/*.[ch]))
+
+format: ## run clang-format over the tree
+	clang-format -i $(FORMATTED)
+
+clean: ## remove build/
 	rm -rf $(BUILD)
 
-.PHONY: all unit clean
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+help: ## this list
+	@echo "make TARGET, with the targets:"
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

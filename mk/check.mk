@@ -1,0 +1,129 @@
+# The tests, the checks of the source, and the benchmarks. Each part of `make check` is a target of
+# its own that ends with a line "part: N passed, N failed[, N skipped]".
+
+FUZZ_SECONDS ?= 20
+PYTEST_ARGS ?=
+CHECK_PARTS ?= all headers unit asan fuzz aarch64 format-check tidy cppcheck scripts e2e portable e2e-portable
+
+.PHONY: check
+check: ## install what is missing, build, run every test and check
+	@tools/install-deps.sh build demo test portable
+	@MAKE='$(MAKE) $(JOBS)' tests/check.sh $(BUILD) $(CHECK_PARTS)
+
+# ---- unit tests: every tests/unit/test_*.c is a cmocka program ----
+
+UNIT = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+UNIT_NAME ?= unit
+
+$(BUILD)/tests/%: tests/unit/%.c $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LIB) $(LIBS) -lcmocka
+
+-include $(UNIT:=.d)
+
+.PHONY: unit unit-run unit-programs asan headers
+unit-programs: $(UNIT)
+
+unit: all fake unit-programs ## unit tests
+	@tests/run-unit.sh $(UNIT_NAME) $(UNIT)
+
+SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+asan: ## unit tests under the address and undefined behaviour sanitizers
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan UNIT_NAME=asan CFLAGS='-O1 -g $(SANITIZE)' unit
+
+headers: ## the CUDA headers and runtime libraries of three majors, for the table and the tests
+	tools/fetch-headers.sh
+
+# ---- fuzzing: every tests/fuzz/fuzz_NAME.c, over tests/fuzz/corpus/NAME ----
+
+FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -MMD -MP -MF $@.d -o $@ $< $(LIB) $(LIBS)
+
+-include $(FUZZ:=.d)
+
+.PHONY: fuzz fuzz-run
+fuzz: ## fuzz targets, FUZZ_SECONDS each (20)
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzzing CC=$(CLANG) \
+		CFLAGS='-O1 -g $(SANITIZE) -fsanitize=fuzzer-no-link' fuzz-run
+
+fuzz-run: $(FUZZ)
+	@tests/run-fuzz.sh $(FUZZ_SECONDS) $(FUZZ)
+
+# ---- end to end: pytest in a virtual environment of its own ----
+
+VENV = $(BUILD)/venv
+PYTEST = tests/run-pytest.sh $(VENV)/bin/python
+
+$(VENV)/.made: tests/requirements.txt
+	@rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+.PHONY: e2e e2e-portable
+e2e: all fake demo-program $(VENV)/.made ## end-to-end tests (as root)
+	@BUILD=$(BUILD) $(PYTEST) e2e $(BUILD)/cudatap $(wildcard tests/test_*.py tests/e2e) $(PYTEST_ARGS)
+
+e2e-portable: portable fake demo-program $(VENV)/.made ## the end-to-end tests on the portable executable
+	@BUILD=$(BUILD) $(PYTEST) e2e-portable $(BUILD)/portable/cudatap $(wildcard tests/e2e) $(PYTEST_ARGS)
+
+# ---- the other architecture: everything compiles ----
+
+# The cross compiler's own headers come first; of the host's only the libraries' are then found.
+.PHONY: aarch64
+aarch64: ## compile the BPF program and all C sources for aarch64
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/aarch64 CC=aarch64-linux-gnu-gcc BPF_ARCH=arm64 \
+		BPF_INCLUDE=/usr/aarch64-linux-gnu/include \
+		CFLAGS='-O2 -g -idirafter /usr/include -idirafter $(BPF_INCLUDE)' objects
+
+.PHONY: objects
+objects: $(BPF_OBJECT) $(OBJECTS)
+
+# ---- the sources themselves ----
+
+GENERATED := streamer/table/rows.c streamer/table/types.c
+LINTED = $(filter-out $(GENERATED),$(SRCS))
+
+.PHONY: lint format-check tidy cppcheck scripts
+lint: format-check tidy cppcheck scripts ## clang-format, clang-tidy, cppcheck, shell syntax
+
+format-check:
+	clang-format --dry-run -Werror $(FORMATTED)
+
+$(BUILD)/tidy/%.ok: %.c .clang-tidy
+	@mkdir -p $(@D)
+	clang-tidy --quiet $< -- $(ALL_CFLAGS) 2>$@.log || { cat $@.log >&2; exit 1; }
+	@$(CC) $(ALL_CFLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<
+	@touch $@
+
+-include $(LINTED:%.c=$(BUILD)/tidy/%.d)
+
+tidy: $(LINTED:%.c=$(BUILD)/tidy/%.ok)
+
+cppcheck:
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+		--suppressions-list=mk/cppcheck.txt -j 2 -D__x86_64__ -D_GNU_SOURCE -I. $(LINTED)
+
+scripts:
+	@set -e; for script in tools/*.sh tests/*.sh .ci/run; do sh=$$(head -1 $$script | grep -o 'bash\|sh$$'); \
+		echo "$$sh -n $$script"; $$sh -n $$script; done
+
+# ---- benchmarks: every tests/bench/bench_*.c ----
+
+BENCH = $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
+
+$(BUILD)/bench/%: tests/bench/%.c $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LIB) $(LIBS)
+
+-include $(BENCH:=.d)
+
+# Programs that want arguments.
+BENCH_ARGS_bench_call = $(BUILD)/fake/libcudart.so cudaMalloc $(BUILD)/bpf/rivals.bpf.o
+
+.PHONY: bench
+bench: all fake $(BENCH) $(BUILD)/bpf/rivals.bpf.o ## the benchmarks' tables (as root)
+	@set -e; $(foreach b,$(BENCH),echo "== $(notdir $b)"; $b $(BENCH_ARGS_$(notdir $b));)

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Runs cmocka programs and adds up their tests; shows the output of those that fail.
+#
+#	tests/run-unit.sh NAME PROGRAM...
+set -u
+
+name=$1
+shift
+passed=0
+failed=0
+skipped=0
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+export UBSAN_OPTIONS="print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
+
+# The sum of the numbers in the summary lines of that kind; a program may run several groups.
+count() {
+	sed -n "s/^\[ *$1 *\] \([0-9][0-9]*\) test(s).*/\1/p" "$output" | awk '{ n += $1 } END { print n + 0 }'
+}
+
+for program; do
+	timeout 300 "$program" >"$output" 2>&1 </dev/null
+	code=$?
+	p=$(count PASSED)
+	f=$(count FAILED)
+	s=$(count SKIPPED)
+	# one that died or found nothing to run has failed as a whole
+	if [ "$f" -eq 0 ] && { [ $code -ne 0 ] || [ $((p + s)) -eq 0 ]; }; then
+		f=1
+	fi
+	[ "$f" -eq 0 ] || cat "$output"
+	echo "  $(basename "$program"): $p passed, $f failed, $s skipped"
+	passed=$((passed + p))
+	failed=$((failed + f))
+	skipped=$((skipped + s))
+done
+echo "$name: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
