@@ -155,8 +155,10 @@ static int fork_child(struct launch *launch, struct child_plan *plan)
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	launch->pid = fork();
-	if (launch->pid == 0)
+	if (launch->pid == 0) {
+		close(pair[0]); /* or it would never see us go */
 		child_run(plan);
+	}
 	if (launch->pid < 0)
 		result = -errno;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

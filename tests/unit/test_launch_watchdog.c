@@ -1,0 +1,309 @@
+/* A held process goes on whatever happens to the tracer: killed, gone, stopped, slow, in another namespace.
+ */
+#include "test_launch.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "../../streamer/launch/mappings.h"
+
+enum { MAPS_MS = 700 };
+
+static char self[PATH_MAX];
+
+static void sleep_ms(int ms)
+{
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&t, NULL);
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* The pid of a process of that name, 0: none. Zombies do not count. */
+static pid_t find_process(const char *comm)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	pid_t found = 0;
+
+	while (!found && (entry = readdir(proc))) {
+		char path[300], *stat, want[64];
+
+		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+		snprintf(want, sizeof(want), "(%s) ", comm);
+		stat = entry->d_name[0] >= '0' && entry->d_name[0] <= '9' ? rig_read(path) : NULL;
+		if (stat && strstr(stat, want) && strstr(stat, want)[strlen(want)] != 'Z')
+			found = atoi(entry->d_name);
+		free(stat);
+	}
+	closedir(proc);
+	return found;
+}
+
+static bool gone_within(const char *comm, int ms)
+{
+	for (; ms > 0 && find_process(comm); ms -= 20)
+		sleep_ms(20);
+	return !find_process(comm);
+}
+
+/* Starts TEST --tracer with OPTIONS... in a process of its own. */
+static pid_t start_tracer(const char *format, ...)
+{
+	char command[4 * PATH_MAX], options[PATH_MAX];
+	va_list args;
+	pid_t pid;
+
+	va_start(args, format);
+	vsnprintf(options, sizeof(options), format, args);
+	va_end(args);
+	snprintf(command, sizeof(command), "exec %s --tracer %s 2>%s", self, options, RIG("err"));
+	unlink(RIG("out"));
+	pid = fork();
+	if (pid == 0) {
+		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+		_exit(127);
+	}
+	return pid;
+}
+
+static int end_of(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* The report of `do maps`, waited for: mappings made, and none failed. */
+static void assert_mapped_without_failure(int within_ms)
+{
+	unsigned mapped = 0, failed = 1;
+	char *text = NULL;
+
+	for (; within_ms > 0; within_ms -= 20) {
+		free(text);
+		text = rig_read(RIG("out"));
+		if (strchr(text, '\n'))
+			break;
+		sleep_ms(20);
+	}
+	assert_int_equal(sscanf(text, "%u %u", &mapped, &failed), 2);
+	free(text);
+	assert_true(mapped > 0);
+	assert_int_equal(failed, 0);
+}
+
+/* killed inside the callback: the notification is open */
+static void test_killed_while_holding(void **state)
+{
+	pid_t pid =
+		start_tracer("-d 60000 -- %s maps %s %s %d", RIG("do"), RIG("out"), RIG("mark.so"), MAPS_MS);
+
+	sleep_ms(300);
+	assert_int_not_equal(find_process("cudatap-hold"), 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(end_of(pid), 128 + SIGKILL);
+	assert_mapped_without_failure(MAPS_MS + 5000);
+	assert_true(gone_within("cudatap-hold", 3000));
+}
+
+static void test_killed_at_any_moment(void **state)
+{
+	for (int i = 0; i < 12; i++) {
+		pid_t pid = start_tracer("-- %s maps %s %s 150", RIG("do"), RIG("out"), RIG("mark.so"));
+		char *text;
+
+		sleep_ms(30 + 7 * i);
+		kill(pid, SIGKILL);
+		end_of(pid);
+		/* killed before it let the child go: then nothing ran, which is right too */
+		text = rig_read(RIG("err"));
+		if (strstr(text, "held"))
+			assert_mapped_without_failure(5000);
+		free(text);
+	}
+	assert_true(gone_within("cudatap-hold", 3000));
+}
+
+/* the command ends at once, its daemon lives on and maps: pipes end, nothing fails */
+static void test_descendants_outlive(void **state)
+{
+	double start = now_s();
+	char *text;
+
+	unlink(RIG("out"));
+	assert_int_equal(rig_shell("%s --tracer -- %s daemon maps %s %s 2000 2>/dev/null | cat >%s", self,
+				   RIG("do"), RIG("out"), RIG("mark.so"), RIG("piped")),
+			 0);
+	assert_true(now_s() - start < 1.5);
+	assert_int_equal(access(RIG("out"), F_OK), -1);
+	assert_int_not_equal(find_process("cudatap-hold"), 0);
+	assert_mapped_without_failure(6000);
+	assert_true(gone_within("cudatap-hold", 3000));
+	text = rig_read(RIG("piped"));
+	assert_string_equal(text, "");
+	free(text);
+}
+
+static unsigned count_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	unsigned n = 0;
+
+	while (dir && (entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static int count_mapping(void *ctx, const struct mapping *mapping)
+{
+	++*(unsigned *)ctx;
+	return 0;
+}
+
+static void test_watchdog_keeps_nothing(void **state)
+{
+	int big = memfd_create("ring", 0); /* stands for a BPF ring: leaked, and mapped shared */
+	void *ring = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, big, 0);
+	struct launch_options options = {.argv = (char *[]){"true", NULL}, .hold = true};
+	struct launch *launch;
+	unsigned shared = 0;
+	char error[256], path[64], *status;
+	pid_t dog;
+
+	assert_int_equal(launch_start(&options, &launch, error, sizeof(error)), 0);
+	assert_null(launch_held(launch));
+	for (int i = 0; i < 100 && !find_process("cudatap-hold"); i++)
+		sleep_ms(10);
+	sleep_ms(100);
+	dog = find_process("cudatap-hold");
+	assert_int_not_equal(dog, 0);
+	snprintf(path, sizeof(path), "/proc/%d/fd", dog);
+	assert_int_equal(count_entries(path), 3);
+	assert_int_equal(getsid(dog), dog);
+	assert_int_equal(mapping_each(dog, 0, UINT64_MAX, MAPPING_SHARED, count_mapping, &shared), 0);
+	assert_int_equal(shared, 1);
+	snprintf(path, sizeof(path), "/proc/%d/status", dog);
+	status = rig_read(path);
+	assert_non_null(strstr(status, "SigBlk:\tfffffffe7ffbfeff"));
+	free(status);
+	kill(dog, SIGTERM);
+	kill(dog, SIGINT);
+	sleep_ms(50);
+	assert_int_equal(find_process("cudatap-hold"), dog);
+	launch_free(launch);
+	assert_true(gone_within("cudatap-hold", 3000));
+	munmap(ring, 1 << 20);
+	close(big);
+}
+
+/* a tracer that lives but does not answer: the callback hangs; then, the whole process is stopped */
+static void test_hung_tracer(void **state)
+{
+	pid_t pid =
+		start_tracer("-p 300 -d 60000 -- %s maps %s %s 100", RIG("do"), RIG("out"), RIG("mark.so"));
+
+	assert_mapped_without_failure(8000);
+	kill(pid, SIGKILL);
+	end_of(pid);
+	pid = start_tracer("-p 300 -- %s maps %s %s 3000", RIG("do"), RIG("out"), RIG("mark.so"));
+	sleep_ms(500);
+	kill(pid, SIGSTOP);
+	assert_mapped_without_failure(8000);
+	kill(pid, SIGCONT);
+	assert_int_equal(end_of(pid), 0);
+	assert_true(gone_within("cudatap-hold", 3000));
+}
+
+/* the watchdog does not meddle with a tracer that is only slow */
+static void test_slow_callback(void **state)
+{
+	struct rig_run run = {.options = {.hold = true, .patience_ms = 2000}, .tracer.delay_ms = 100};
+	char *argv[] = {RIG("do"), "dlopen", RIG("mark.so"), "5", NULL};
+
+	assert_int_equal(rig_run(&run, argv), 0);
+	assert_true(rig_was_shown(&run.tracer, "mark.so"));
+	assert_int_equal(run.counts.overdue, 0);
+	rig_calls(&run.tracer);
+}
+
+static void test_killed_while_held(void **state)
+{
+	struct rig_run run = {.options.hold = true, .tracer.delay_ms = 200};
+	char command[PATH_MAX], *argv[] = {"/bin/sh", "-c", command, NULL};
+
+	snprintf(command, sizeof(command), "%s dlopen %s 5 & sleep 0.1; kill -9 $!; wait; %s dlopen %s 5",
+		 RIG("do"), RIG("mark.so"), RIG("do"), RIG("mark.so"));
+	assert_int_equal(rig_run(&run, argv), 0);
+	assert_true(rig_was_shown(&run.tracer, "mark.so"));
+	rig_calls(&run.tracer);
+}
+
+/* the tracer is PID 1 of its namespace: ids in notifications are its own, orphans are its children */
+static void test_pid_one(void **state)
+{
+	assert_int_equal(
+		rig_shell(
+			"unshare -fp --mount-proc %s --tracer -w -- sh -c '%s daemon maps %s %s 300; exit 5' "
+			"2>%s",
+			self, RIG("do"), RIG("out"), RIG("mark.so"), RIG("err")),
+		5);
+	assert_mapped_without_failure(100);
+	assert_true(gone_within("cudatap-hold", 3000));
+}
+
+static void test_text_of_maps(void **state)
+{
+	unsigned by_query = 0, by_text = 0;
+
+	assert_int_equal(mapping_each(getpid(), 0, UINT64_MAX, MAPPING_EXEC, count_mapping, &by_query), 0);
+	assert_int_equal(mapping_each_text(getpid(), 0, UINT64_MAX, MAPPING_EXEC, count_mapping, &by_text),
+			 0);
+	assert_true(by_query > 2);
+	assert_int_equal(by_query, by_text);
+	by_text = 0;
+	mapping_each_text(getpid(), (uintptr_t)test_text_of_maps, (uintptr_t)test_text_of_maps + 1, 0,
+			  count_mapping, &by_text);
+	assert_int_equal(by_text, 1);
+	assert_int_equal(mapping_each(999999999, 0, 1, 0, count_mapping, &by_text), -ENOENT);
+}
+
+static int build_all(void **state)
+{
+	(void)state;
+	return rig_build("cc", "launch_do", "do", "") ||
+	       rig_build("cc", "launch_mark", "mark.so", "-shared -fPIC");
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_killed_while_holding), cmocka_unit_test(test_killed_at_any_moment),
+		cmocka_unit_test(test_descendants_outlive),  cmocka_unit_test(test_watchdog_keeps_nothing),
+		cmocka_unit_test(test_hung_tracer),          cmocka_unit_test(test_slow_callback),
+		cmocka_unit_test(test_killed_while_held),    cmocka_unit_test(test_pid_one),
+		cmocka_unit_test(test_text_of_maps),
+	};
+
+	if (argc > 1 && strcmp(argv[1], "--tracer") == 0)
+		return rig_main(argc, argv);
+	if (geteuid() != 0) {
+		puts("test_launch_watchdog: skipped, needs root for namespaces and foreign processes");
+		return 0;
+	}
+	if (!realpath("/proc/self/exe", self))
+		return 1;
+	return cmocka_run_group_tests(tests, build_all, rig_cleanup);
+}
