@@ -29,8 +29,9 @@ static void on_command_end(struct trace *trace, uint32_t index);
 static void on_process_end(struct trace *trace, uint32_t index);
 static void on_duplicates(struct trace *trace, uint32_t index);
 static void on_all_gone(struct trace *trace, uint32_t index);
+static void on_mappings(struct trace *trace, uint32_t index);
 
-enum source { SIGNAL, HELD, COMMAND_EXEC, COMMAND_END, PROCESS_END, DUPLICATES, ALL_GONE };
+enum source { SIGNAL, HELD, COMMAND_EXEC, COMMAND_END, PROCESS_END, DUPLICATES, ALL_GONE, MAPPINGS };
 
 static const source_fn sources[] = {
 	[SIGNAL] = on_signal,
@@ -40,6 +41,7 @@ static const source_fn sources[] = {
 	[PROCESS_END] = on_process_end,
 	[DUPLICATES] = on_duplicates,
 	[ALL_GONE] = on_all_gone,
+	[MAPPINGS] = on_mappings,
 };
 
 static int watch(struct trace *trace, int fd, enum source source, uint32_t index)
@@ -178,6 +180,11 @@ static void on_all_gone(struct trace *trace, uint32_t index)
 	stop(trace, "output_closed");
 }
 
+static void on_mappings(struct trace *trace, uint32_t index)
+{
+	targets_new_mappings(trace);
+}
+
 /* ---- life ---- */
 
 static int open_signals(struct trace *trace)
@@ -256,6 +263,9 @@ void control_loop(struct trace *trace)
 {
 	struct epoll_event events[16];
 	int i, n;
+
+	if (trace->watch)
+		watch(trace, find_watch_fd(trace->watch), MAPPINGS, 0);
 
 	while (!trace->stop_reason) {
 		n = epoll_wait(trace->epoll_fd, events, 16, -1);

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "../find/list.h"
+#include "../find/watch.h"
 #include "../launch/launch.h"
 #include "../route/stream.h"
 #include "trace.h"
@@ -25,6 +26,7 @@ struct trace {
 	struct stream *stream;
 	struct launch *launch; /* with a command */
 	struct launch_user user;
+	struct find_watch *watch; /* of new mappings; NULL where every file is shown before it is mapped */
 	struct seen seen;          /* files that were looked into */
 	struct attached *attached; /* [attach id - 1] */
 	unsigned nattached;
@@ -45,6 +47,8 @@ struct trace {
 int targets_find(struct trace *trace);
 /** targets_show - look into one open file and attach to it when it holds CUDA functions */
 void targets_show(struct trace *trace, pid_t pid, int fd, const char *path);
+/** targets_new_mappings - the watch has records */
+void targets_new_mappings(struct trace *trace);
 /** targets_detach - remove a file's probes, with a `detach` event */
 void targets_detach(struct trace *trace, unsigned attach_id, const char *reason);
 void targets_free(struct trace *trace);

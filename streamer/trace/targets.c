@@ -226,6 +226,16 @@ static int find_in_pids(struct trace *trace)
 	return 0;
 }
 
+/* What will be mapped later; without it only what is there now is traced. */
+static void watch_mappings(struct trace *trace)
+{
+	int err = find_watch_new(0, &trace->watch);
+
+	if (err)
+		log_msg("libraries that programs load from now on are not traced: cannot watch new mappings: %s",
+			strerror(-err));
+}
+
 int targets_find(struct trace *trace)
 {
 	bool held = trace->launch && !launch_held(trace->launch);
@@ -235,6 +245,7 @@ int targets_find(struct trace *trace)
 		return find_configured(trace);
 	if (held)
 		return 0; /* each file is shown before it is mapped */
+	watch_mappings(trace); /* first, so that nothing slips between it and the walk */
 	if (trace->config->pids.n && !trace->launch) {
 		err = find_in_pids(trace);
 		if (err)
@@ -244,6 +255,12 @@ int targets_find(struct trace *trace)
 	}
 	find_in_cache(show_file, trace);
 	return 0;
+}
+
+void targets_new_mappings(struct trace *trace)
+{
+	if (find_watch_read(trace->watch, show_file, trace))
+		find_in_processes(show_file, trace); /* records were dropped */
 }
 
 void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
@@ -267,5 +284,6 @@ void targets_free(struct trace *trace)
 	for (i = 0; i < trace->nattached; i++)
 		free(trace->attached[i].path);
 	free(trace->attached);
+	find_watch_free(trace->watch);
 	seen_free(&trace->seen);
 }

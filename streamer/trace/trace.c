@@ -162,13 +162,16 @@ static int find_targets(struct trace *trace)
 		return code == EXIT_USAGE || !trace->cli->command ? code : own_failure(trace);
 	if (!trace->nattached && trace->refused) /* each has been said */
 		return own_failure(trace);
-	if (!trace->nattached && !trace->cli->command) {
+	if (!trace->nattached && !trace->watch && !trace->cli->command) {
 		log_msg("no CUDA library found%s: name one with `libraries:`, or start the program as "
 			"`cudatap -- "
 			"COMMAND`; `cudatap list libraries` shows what is found",
 			trace->config->pids.n ? " for the process" : "");
 		return own_failure(trace);
 	}
+	if (!trace->nattached && !trace->cli->command && !trace->cli->quiet)
+		log_msg("no CUDA library found yet%s: waiting for one to be loaded (`cudatap list libraries`)",
+			trace->config->pids.n ? " in the process" : "");
 	return 0;
 }
 
