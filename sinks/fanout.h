@@ -112,7 +112,8 @@ int fanout_stopped_fd(const struct fanout *fanout);
  */
 void fanout_close(struct fanout *fanout, uint64_t deadline_ns);
 
-/** fanout_free - closes with deadline 0 if needed. NULL is fine. */
+/** fanout_free - closes with deadline 0 if needed. NULL is fine. Where a worker was left behind nothing
+ * is freed: it may still come back. */
 void fanout_free(struct fanout *fanout);
 
 #endif

@@ -4,7 +4,7 @@
  * Nothing here blocks but the disk. A pipe, FIFO or terminal that was handed
  * to us is opened anew through /proc/self/fd, because O_NONBLOCK belongs to the
  * open file description and must not be set on one that the user's shell
- * shares; where that is refused, at most PIPE_BUF bytes are written after each
+ * shares; where that is refused, at most PIPE_BUF bytes (four times dearer) are written after each
  * POLLOUT, which a pipe then takes without blocking (pipe(7)).
  */
 #ifndef CUDATAP_OUT_H
