@@ -430,6 +430,29 @@ def test_twins_are_rows(table):
             assert row["api"] == RUNTIME
 
 
+def tail_jumps(library):
+    """Exports that do nothing but jump to another export, as (from, to)."""
+    current, count, found = "", 0, set()
+    for line in run(["objdump", "-d", "--no-show-raw-insn", library]).splitlines():
+        label = re.match(r"[0-9a-f]+ <([\w]+)(?:@@.*)?>:$", line)
+        if label:
+            current, count = label[1], 0
+            continue
+        count += 1
+        jump = re.search(r"\tjmp\s+[0-9a-f]+ <(\w+)@@[\w.]+>$", line)
+        if jump and count <= 8:
+            found.add((current, jump[1]))
+    return found
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_tails_are_the_functions_that_jump(cuda, table, major):
+    ours = {
+        (r["symbol"], r["twins"][0]) for r in table["rows"] if r["flags"] & 4 and r["majors"] & bit(major)
+    }
+    assert ours == tail_jumps(cuda / str(major) / "lib" / LIBRARIES[major])
+
+
 def test_committed_table_is_what_the_generator_makes(cuda, tmp_path):
     if not shutil.which("clang"):
         pytest.skip("clang is not installed")

@@ -177,7 +177,7 @@ def set_twins(row, rules, driver_symbols):
         row.twins = (patterns[0][1:].format(suffix=suffix.group(0) if suffix else ""),)
         return
     patterns = [p.format(row.func.removeprefix("__").removeprefix("cuda")) for p in patterns]
-    row.twins = tuple(s for s in driver_symbols if any(fnmatchcase(s, p) for p in patterns))
+    row.twins = tuple(s for s in driver_symbols if rows.glob(patterns, s))
 
 
 def check_exports(all_rows, exports, driver_exports):
