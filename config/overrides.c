@@ -78,7 +78,7 @@ static void apply_pids(struct config *config, struct tree *tree, const pid_t *pi
 
 	if (!n)
 		return;
-	items = calloc(n, sizeof(*items));
+	items = calloc(n, sizeof(const struct node *));
 	for (; items && made < n; made++) {
 		snprintf(text, sizeof(text), "%d", pids[made]);
 		items[made] = tree_scalar(tree, text, &mark);

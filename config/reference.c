@@ -90,7 +90,7 @@ static void value(FILE *out, const struct key *key)
 			fprintf(out, "%s`%s`", i ? ", " : "", key->words[i]);
 		return;
 	}
-	fputs(key->flags & KEY_PATHS ? "a list of paths or globs" : key_types[key->type]->wants, out);
+	fputs((key->flags & KEY_PATHS) ? "a list of paths or globs" : key_types[key->type]->wants, out);
 	for (size_t i = 0; key->words && key->words[i]; i++)
 		fprintf(out, ", or `%s`", key->words[i]);
 	if (key->flags & KEY_POWER_OF_TWO)

@@ -97,7 +97,7 @@ const struct node *tree_list(struct tree *tree, const struct node *const *items,
 			     const struct mark *mark)
 {
 	struct node *node = tree_node(tree, NODE_LIST, mark);
-	const struct node **copy = tree_alloc(tree, n * sizeof(*copy));
+	const struct node **copy = tree_alloc(tree, n * sizeof(const struct node *));
 
 	if (!node || !copy)
 		return NULL;

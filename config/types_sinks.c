@@ -13,13 +13,14 @@
 #define MAX_KINDS     32
 #define MAX_SINK_NAME 64
 
-static size_t kind_names(const char *names[MAX_KINDS])
+static struct hint hint_kind(const char *word)
 {
+	const char *names[MAX_KINDS];
 	size_t n = 0;
 
-	for (; sink_kinds[n] && n < MAX_KINDS; n++)
+	for (; n < MAX_KINDS && sink_kinds[n]; n++)
 		names[n] = sink_kinds[n]->type;
-	return n;
+	return hint_word(word, names, n);
 }
 
 static json_t *kinds_schema(const struct key *key)
@@ -35,14 +36,13 @@ static json_t *kinds_schema(const struct key *key)
 
 static void kind_read(const struct key *key, const struct node *node, void *base, struct errors *errors)
 {
-	const char *names[MAX_KINDS];
 	const struct sink_ops *ops = sink_kind(node->text);
 
 	if (ops)
 		*(const struct sink_ops **)key_value(key, base) = ops;
 	else
 		errors_add(errors, &node->mark, "unknown sink type %s%s", QUOTE(node->text),
-			   hint_word(node->text, names, kind_names(names)).text);
+			   hint_kind(node->text).text);
 }
 
 static void kind_print(const struct key *key, const void *base, struct emit *emit)
@@ -82,7 +82,6 @@ static const struct sink_ops *kind_of(const struct node *node)
 static void no_kind(const struct node *name, const struct node *node, struct errors *errors)
 {
 	const struct node *type = node_get(node, "type");
-	const char *names[MAX_KINDS];
 	struct config_sink scratch = {0};
 
 	if (node->kind != NODE_MAP)
@@ -90,7 +89,7 @@ static void no_kind(const struct node *name, const struct node *node, struct err
 			   QUOTE(name->text), node_what(node));
 	else if (!type || node_is_null(type))
 		errors_add(errors, &node->mark, "sink %s has no \"type\"%s", QUOTE(name->text),
-			   hint_word("", names, kind_names(names)).text);
+			   hint_kind("").text);
 	else
 		key_read(&config_sink_keys[0], type, &scratch, errors);
 }

@@ -235,13 +235,14 @@ static int merged_entries(struct reader *r, const struct frame *f, struct node_e
 {
 	for (size_t i = 0; i + 1 < f->n; i += 2) {
 		const struct node *value = f->items[i + 1];
-		int sources, err;
+		int sources;
 
 		if (f->items[i]->kind != NODE_SCALAR || !is_merge(f->items[i]))
 			continue;
 		sources = merge_count(r, value);
 		for (int k = 0; k < sources; k++) {
-			err = merge(r, merge_source(value, k), entries, n);
+			int err = merge(r, merge_source(value, k), entries, n);
+
 			if (err)
 				return err;
 		}
@@ -273,7 +274,7 @@ static int close_map(struct reader *r, const struct frame *f)
 
 static int close_list(struct reader *r, const struct frame *f)
 {
-	const struct node **items = tree_alloc(r->tree, f->n * sizeof(*items));
+	const struct node **items = tree_alloc(r->tree, f->n * sizeof(const struct node *));
 
 	if (!items)
 		return -ENOMEM;

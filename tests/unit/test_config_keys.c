@@ -10,53 +10,53 @@
 
 /* ---- units ---- */
 
+static const struct {
+	const struct unit *units;
+	const char *text;
+	int err;
+	uint64_t value;
+} parsed[] = {
+	{units_size, "0B", 0, 0},
+	{units_size, "1KiB", 0, 1024},
+	{units_size, "1kB", 0, 1000},
+	{units_size, "16MiB", 0, 16 << 20},
+	{units_size, "1.5 KiB", 0, 1536},
+	{units_size, "0.000000001GB", 0, 1},
+	{units_size, "8388607TiB", 0, 8388607ull << 40},
+	{units_size, "8388608TiB", -ERANGE, 0},
+	{units_size, "18446744073709551616B", -ERANGE, 0},
+	{units_size, "65536", -ENODATA, 65536},
+	{units_size, "1.5", -EDOM, 0},
+	{units_size, "1.5B", -EDOM, 0},
+	{units_size, "1KIB", -ENOENT, 0},
+	{units_size, "1 K", -ENOENT, 0},
+	{units_size, "", -EINVAL, 0},
+	{units_size, "MiB", -EINVAL, 0},
+	{units_size, "-1MiB", -EINVAL, 0},
+	{units_size, "+1MiB", -EINVAL, 0},
+	{units_size, " 1MiB", -EINVAL, 0},
+	{units_size, "1.MiB", -EINVAL, 0},
+	{units_size, ".5MiB", -EINVAL, 0},
+	{units_size, "0x10", -ENOENT, 0},
+	{units_time, "1.5s", 0, 1500000000},
+	{units_time, "10us", 0, 10000},
+	{units_time, "2m", 0, 120000000000},
+	{units_time, "1h", 0, 3600000000000},
+	{units_time, "1d", 0, 86400000000000},
+	{units_time, "0.0000000005s", -ERANGE, 0},
+	{units_time, "0.5ns", -EDOM, 0},
+	{units_time, "20", -ENODATA, 20},
+	{units_time, "20 sec", -ENOENT, 0},
+};
+
 static void test_units(void **state)
 {
-	static const struct {
-		const struct unit *units;
-		const char *text;
-		int err;
-		uint64_t value;
-	} cases[] = {
-		{units_size, "0B", 0, 0},
-		{units_size, "1KiB", 0, 1024},
-		{units_size, "1kB", 0, 1000},
-		{units_size, "16MiB", 0, 16 << 20},
-		{units_size, "1.5 KiB", 0, 1536},
-		{units_size, "0.000000001GB", 0, 1},
-		{units_size, "8388607TiB", 0, 8388607ull << 40},
-		{units_size, "8388608TiB", -ERANGE, 0},
-		{units_size, "18446744073709551616B", -ERANGE, 0},
-		{units_size, "65536", -ENODATA, 65536},
-		{units_size, "1.5", -EDOM, 0},
-		{units_size, "1.5B", -EDOM, 0},
-		{units_size, "1KIB", -ENOENT, 0},
-		{units_size, "1 K", -ENOENT, 0},
-		{units_size, "", -EINVAL, 0},
-		{units_size, "MiB", -EINVAL, 0},
-		{units_size, "-1MiB", -EINVAL, 0},
-		{units_size, "+1MiB", -EINVAL, 0},
-		{units_size, " 1MiB", -EINVAL, 0},
-		{units_size, "1.MiB", -EINVAL, 0},
-		{units_size, ".5MiB", -EINVAL, 0},
-		{units_size, "0x10", -ENOENT, 0},
-		{units_time, "1.5s", 0, 1500000000},
-		{units_time, "10us", 0, 10000},
-		{units_time, "2m", 0, 120000000000},
-		{units_time, "1h", 0, 3600000000000},
-		{units_time, "1d", 0, 86400000000000},
-		{units_time, "0.0000000005s", -ERANGE, 0},
-		{units_time, "0.5ns", -EDOM, 0},
-		{units_time, "20", -ENODATA, 20},
-		{units_time, "20 sec", -ENOENT, 0},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < sizeof(parsed) / sizeof(parsed[0]); i++) {
 		uint64_t value = 0;
-		int err = units_parse(cases[i].units, cases[i].text, &value, NULL);
+		int err = units_parse(parsed[i].units, parsed[i].text, &value, NULL);
 
-		if (err != cases[i].err || value != cases[i].value)
-			fail_msg("%s: %d, %llu", cases[i].text, err, (unsigned long long)value);
+		if (err != parsed[i].err || value != parsed[i].value)
+			fail_msg("%s: %d, %llu", parsed[i].text, err, (unsigned long long)value);
 	}
 }
 
