@@ -364,7 +364,7 @@ const char *fanout_sink_name(const struct fanout *fanout, size_t sink)
 	return worker_name(fanout->outlets[sink].worker);
 }
 
-void fanout_counters(struct fanout *fanout, size_t sink, struct sink_counters *ret_counters)
+void fanout_counters(const struct fanout *fanout, size_t sink, struct sink_counters *ret_counters)
 {
 	worker_counters(fanout->outlets[sink].worker, ret_counters);
 }

@@ -86,7 +86,7 @@ void fanout_reopen(struct fanout *fanout);
 
 /** fanout_counters - [any] a snapshot that satisfies the equation; lines committed but not flushed
  * are not in it */
-void fanout_counters(struct fanout *fanout, size_t sink, struct sink_counters *ret_counters);
+void fanout_counters(const struct fanout *fanout, size_t sink, struct sink_counters *ret_counters);
 
 /** fanout_all_gone - [any] has the outside of every sink gone for good (readers of pipes)? */
 bool fanout_all_gone(const struct fanout *fanout);

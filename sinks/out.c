@@ -141,24 +141,25 @@ static void out_cut(struct out *out)
 		out->partial = 0;
 }
 
-/* Pieces of memory for as many lines as fit; adjacent lines are one piece. Returns the number of pieces. */
+/* Pieces of memory for as many of @n > 0 lines as fit; adjacent lines are one piece. Returns the number of
+ * pieces. */
 static int out_gather(const struct out *out, const struct line *lines, size_t n, struct iovec *iov)
 {
-	int count = 0;
+	int count = 1;
 
-	for (size_t i = 0; i < n; i++) {
-		const char *data = lines[i].data;
+	iov[0].iov_base = (char *)lines[0].data + out->partial;
+	iov[0].iov_len = lines[0].len - out->partial;
+	for (size_t i = 1; i < n; i++) {
+		struct iovec *last = &iov[count - 1];
 
-		if (count && (char *)iov[count - 1].iov_base + iov[count - 1].iov_len == data) {
-			iov[count - 1].iov_len += lines[i].len;
+		if ((char *)last->iov_base + last->iov_len == lines[i].data) {
+			last->iov_len += lines[i].len;
 			continue;
 		}
 		if (count == OUT_IOVECS)
 			break;
-		iov[count++] = (struct iovec){(void *)data, lines[i].len};
+		iov[count++] = (struct iovec){(char *)lines[i].data, lines[i].len};
 	}
-	iov[0].iov_base = (char *)iov[0].iov_base + out->partial;
-	iov[0].iov_len -= out->partial;
 	return count;
 }
 

@@ -15,9 +15,9 @@ struct worker {
 	struct sink sink;
 	struct workers *all;
 	pthread_t thread;
-	bool opened, started;
-	int wake_fd;
 	_Atomic uint64_t deadline_ns; /* SINK_NEVER: no stop was asked */
+	int wake_fd;
+	bool opened, started;
 	atomic_bool ended;
 
 	pthread_mutex_t lock; /* guards from here ... */
@@ -25,26 +25,25 @@ struct worker {
 	struct sink_counters counters; /* but for queued */
 	struct losses losses;          /* not yet told */
 	size_t offered;                /* queued lines in the hands of an async write(): in flight already */
-	bool sleeping;                 /* a push must wake it */
+	enum sink_reason closed_reason, stalled_reason;
+	bool closed;   /* nothing is queued any more: lines are lost for closed_reason */
+	bool stalled;  /* what does not fit is lost for stalled_reason */
+	bool sleeping; /* a push must wake it */
 	bool reopen;
-	bool closed; /* nothing is queued any more: lines are lost for ... */
-	enum sink_reason closed_reason;
-	bool stalled; /* what does not fit is lost for ... */
-	enum sink_reason stalled_reason;
 	/* ... to here. The rest is the worker thread's. */
 
-	uint64_t retry_ns, pause_ns; /* when stalled: next try, and the pause before it */
-	bool last_try;               /* while stopping */
 	bool gone;                   /* the outside has gone */
-	uint64_t quiet_ns;           /* no message about a stall before */
-	bool told;                   /* about this stall */
 	bool partial;                /* something is partly out: nothing else may come in between */
+	bool told;                   /* a message about this stall */
+	bool last_try;               /* while stopping */
+	uint64_t quiet_ns;           /* no further message before */
+	uint64_t retry_ns, pause_ns; /* when stalled: next try, and the pause before it */
 	uint64_t finish_ns;          /* sink_poll()'s deadline while finishing a line */
 	uint64_t tick_ns;            /* next tick */
 	uint64_t loss_ns;            /* earliest next loss event */
-	bool loss_failed;            /* it could not be encoded */
-	struct sink_loss loss;       /* being told: loss_line.len > 0 */
+	struct sink_loss loss;       /* being told while loss_line.len > 0 */
 	struct line loss_line;
+	bool loss_failed; /* it could not be encoded */
 	struct line room[WORKER_LINES];
 	char loss_text[FANOUT_MAX_LINE];
 };
@@ -60,6 +59,6 @@ void worker_close(struct worker *worker, enum sink_reason reason);
 void worker_signal(int fd);
 
 /** worker_main - the thread */
-void *worker_main(void *worker);
+void *worker_main(void *arg);
 
 #endif
