@@ -86,9 +86,9 @@ class Table:
         key = self.keys.add(self.key(k) for k in r.keys)
         twin = self.twins.add(quote(t) for t in r.twins)
         return (
-            f"{{{quote(r.symbol)}, {quote(r.func)}, TABLE_{rows.API_NAMES[r.api]}, {r.family}, {r.majors}, "
-            f"TABLE_RET_{rows.RET_NAMES[r.ret]}, {r.flags}, {len(r.params)}, {len(r.keys)}, "
-            f"{param}, {key}, {twin}, {len(r.twins)}, {ret_type}}}"
+            f"{{{quote(r.symbol)}, {quote(r.func)}, {param}, {key}, {twin}, {ret_type}, "
+            f"TABLE_{rows.API_NAMES[r.api]}, {r.family}, {r.majors}, TABLE_RET_{rows.RET_NAMES[r.ret]}, "
+            f"{r.flags}, {len(r.params)}, {len(r.keys)}, {len(r.twins)}}}"
         )
 
 

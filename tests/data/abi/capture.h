@@ -84,6 +84,6 @@ void check(void)
 	}
 }
 
-#define FILL(value, i)                                                                                       \
-	for (int j = 0; j < (int)sizeof(value); j++)                                                         \
-		((unsigned char *)&value)[j] = pattern(i, j)
+#define FILL(value, i)                               \
+	for (int j = 0; j < (int)sizeof(value); j++) \
+	((unsigned char *)&value)[j] = pattern(i, j)
