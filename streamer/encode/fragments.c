@@ -2,7 +2,6 @@
 #include "fragments.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include "escape.h"
@@ -42,10 +41,8 @@ static void add_plain(struct fragments *f, const char *text)
 	size_t len = strlen(text);
 	char *p = arena_reserve(f, len);
 
-	if (!p)
-		return;
-	memcpy(p, text, len);
-	f->len += len;
+	if (p)
+		f->len += (size_t)(put_bytes(p, text, len) - p);
 }
 
 static void add_escaped(struct fragments *f, const char *text)
@@ -58,28 +55,24 @@ static void add_escaped(struct fragments *f, const char *text)
 }
 
 /*
- * add - one fragment from pieces: plain text and text to be escaped in turns,
- * up to a NULL. Fragments are found by offset, as the arena moves while it grows.
+ * One fragment from pieces: plain text and text to be escaped in turns, up to
+ * a NULL. Fragments are found by offset, as the arena moves while it grows.
  */
-__attribute__((sentinel)) static struct fragment add(struct fragments *f, ...)
+static struct fragment add_pieces(struct fragments *f, const char *const *pieces)
 {
 	struct fragment fragment = {(uint32_t)f->len, 0};
-	bool escape = false;
-	const char *text;
-	va_list pieces;
 
-	va_start(pieces, f);
-	while ((text = va_arg(pieces, const char *))) {
-		if (escape)
-			add_escaped(f, text);
+	for (unsigned i = 0; pieces[i]; i++) {
+		if (i % 2)
+			add_escaped(f, pieces[i]);
 		else
-			add_plain(f, text);
-		escape = !escape;
+			add_plain(f, pieces[i]);
 	}
-	va_end(pieces);
 	fragment.len = (uint32_t)f->len - fragment.off;
 	return fragment;
 }
+
+#define ADD(f, ...) add_pieces(f, (const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- how much of the table there is ---- */
 
@@ -144,9 +137,9 @@ static void add_enum(struct fragments *f, size_t index)
 
 		*put_u64(number, (uint64_t)value) = '\0';
 		if (name)
-			prepared->small[value] = add(f, "\"", name, "\"", NULL);
+			prepared->small[value] = ADD(f, "\"", name, "\"");
 		else
-			prepared->small[value] = add(f, "\"", e->name, "(", number, ")\"", NULL);
+			prepared->small[value] = ADD(f, "\"", e->name, "(", number, ")\"");
 	}
 }
 
@@ -156,10 +149,10 @@ static void add_row(struct fragments *f, unsigned index)
 	struct row_fragments *made = &f->rows[index];
 	bool same = !strcmp(row->symbol, row->func);
 
-	made->head = add(f, ",\"api\":\"", API_NAME(row->api), "\",\"family\":\"",
+	made->head = ADD(f, ",\"api\":\"", API_NAME(row->api), "\",\"family\":\"",
 			 table_families[row->family].name, "\",\"func\":\"", row->func,
-			 same ? "\"" : "\",\"symbol\":\"", same ? "" : row->symbol, same ? "" : "\"", NULL);
-	made->parent = add(f, ",\"parent\":\"", row->func, "\"", NULL);
+			 same ? "\"" : "\",\"symbol\":\"", same ? "" : row->symbol, same ? "" : "\"");
+	made->parent = ADD(f, ",\"parent\":\"", row->func, "\"");
 	made->reserve = sizeof(",\"args\":{},\"out\":{,\"return\":}") + NUMBER_MAX_FLOAT;
 	if (row->ret != TABLE_RET_STATUS &&
 	    values_scalar_max(f, &table_types[row->ret_type]) > NUMBER_MAX_FLOAT)
@@ -177,12 +170,12 @@ static void add_row(struct fragments *f, unsigned index)
 
 static void add_constants(struct fragments *f, const struct encoder_options *options)
 {
-	f->start = add(f, "{\"type\":\"call\",\"run\":\"", options->run, "\",\"seq\":", NULL);
-	f->host = add(f, ",\"host\":\"", options->host, "\"", NULL);
+	f->start = ADD(f, "{\"type\":\"call\",\"run\":\"", options->run, "\",\"seq\":");
+	f->host = ADD(f, ",\"host\":\"", options->host, "\"");
 	f->tail.off = (uint32_t)f->len;
 	for (size_t i = 0; i < options->nstatics; i++)
-		add(f, ",\"", options->statics[i].name, "\":\"", options->statics[i].value, "\"", NULL);
-	add(f, "}\n", NULL);
+		ADD(f, ",\"", options->statics[i].name, "\":\"", options->statics[i].value, "\"");
+	ADD(f, "}\n");
 	f->tail.len = (uint32_t)f->len - f->tail.off;
 }
 
@@ -229,18 +222,18 @@ int fragments_make(struct fragments *f, const struct encoder_options *options)
 	for (size_t i = 0; i < f->nparams; i++) {
 		const char *name = table_params[i].name;
 
-		f->params[i].key = add(f, ",\"", name, "\":", NULL);
-		f->params[i].cut = add(f, ",\"", name, "_cut\":true", NULL);
+		f->params[i].key = ADD(f, ",\"", name, "\":");
+		f->params[i].cut = ADD(f, ",\"", name, "_cut\":true");
 	}
 	for (size_t i = 0; i < f->nfields; i++)
-		f->fields[i] = add(f, ",\"", table_fields[i].name, "\":", NULL);
+		f->fields[i] = ADD(f, ",\"", table_fields[i].name, "\":");
 	for (size_t i = 0; i < f->nenums; i++)
 		add_enum(f, i);
 	for (int api = 0; api < TABLE_NAPIS; api++)
 		for (unsigned i = 0; i < table_nerrors[api]; i++)
 			f->errors[api][i] =
-				add(f, ",\"error\":\"", table_errors[api][i].name, "\",\"error_message\":\"",
-				    table_errors[api][i].message, "\"", NULL);
+				ADD(f, ",\"error\":\"", table_errors[api][i].name, "\",\"error_message\":\"",
+				    table_errors[api][i].message, "\"");
 	for (unsigned r = 0; r < table_nrows; r++)
 		add_row(f, r);
 	add_constants(f, options);

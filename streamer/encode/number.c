@@ -28,7 +28,7 @@ static bool reads_back(const char *text, double value, int digits)
 
 char *put_float(char *p, double value, int digits)
 {
-	char text[64];
+	char text[64] = "";
 	bool point = false;
 
 	if (!isfinite(value))

@@ -111,10 +111,10 @@ static inline char *put_hex(char *p, uint64_t value)
 	value <<= 64 - 4 * n;
 	digits[0] = hex_digits((uint32_t)(value >> 32));
 	digits[1] = hex_digits((uint32_t)value);
-	memcpy(p, "\"0x", 3);
-	memcpy(p + 3, digits, 16);
-	p[3 + n] = '"';
-	return p + 4 + n;
+	p = PUT_LITERAL(p, "\"0x");
+	memcpy(p, digits, sizeof(digits));
+	p[n] = '"';
+	return p + n + 1;
 }
 
 /**

@@ -11,29 +11,29 @@
 
 #include "../../bpf/record.h"
 
-#define THREAD_PREFIXES 4	/* encoders that can be at work at once */
-#define THREADS_MAX 65536	/* threads that are remembered */
+#define THREAD_PREFIXES 4     /* encoders that can be at work at once */
+#define THREADS_MAX     65536 /* threads that are remembered */
 
 /* Bytes of a line that say who made the call; from malloc(). */
 struct thread_prefix {
-	char *data;		/* NULL: to be made */
+	char *data; /* NULL: to be made */
 	uint32_t len;
 };
 
 /* One thread, known from its `thread` record. Owned by the cache. */
 struct thread {
-	uint64_t pid_tgid;		/* key */
+	uint64_t pid_tgid; /* key */
 	uint64_t start_ns, process_start_ns;
 	uint64_t cgroup;
-	uint32_t pid, tid;		/* of cudatap's pid namespace */
-	uint32_t ns_pid, ns_tid;	/* of the task's own, when different; else 0 */
+	uint32_t pid, tid;       /* of cudatap's pid namespace */
+	uint32_t ns_pid, ns_tid; /* of the task's own, when different; else 0 */
 	uint32_t uid;
 	char comm[REC_COMM_LEN + 1];
-	char thread[REC_COMM_LEN + 1];	/* empty when the same as comm */
-	struct thread_prefix prefix[THREAD_PREFIXES];	/* made once by each encoder, freed by the cache */
+	char thread[REC_COMM_LEN + 1];                /* empty when the same as comm */
+	struct thread_prefix prefix[THREAD_PREFIXES]; /* made once by each encoder, freed by the cache */
 };
 
-struct threads;			/* the cache */
+struct threads; /* the cache */
 
 struct threads *threads_new(void);
 void threads_free(struct threads *threads);

@@ -84,7 +84,7 @@ static int grow(struct threads *threads)
 	struct entry **old = threads->slots;
 	size_t nold = threads->nslots;
 	size_t nslots = nold ? nold * 2 : MIN_SLOTS;
-	struct entry **slots = calloc(nslots, sizeof(*slots));
+	struct entry **slots = calloc(nslots, sizeof(void *));
 
 	if (!slots)
 		return -ENOMEM;

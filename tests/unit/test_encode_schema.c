@@ -44,32 +44,28 @@ static void list_free(struct list *list)
 		free(list->items[i]);
 }
 
-static void walk(struct list *list, const char *event, const char *prefix, json_t *object)
+/* Adds the properties of an object, and of the objects in them, below the path that led to it. */
+static void walk(struct list *list, const char *event, const char *path, const char *joint, json_t *object)
 {
-	json_t *properties = json_object_get(object, "properties"), *sub;
+	json_t *sub;
 	const char *name;
 
-	json_object_foreach(properties, name, sub)
+	json_object_foreach(json_object_get(object, "properties"), name, sub)
 	{
-		char key[256];
 		json_t *any = json_object_get(sub, "additionalProperties"),
 		       *items = json_object_get(sub, "items");
+		char key[256];
 
-		snprintf(key, sizeof(key), "%s%s", prefix, name);
+		snprintf(key, sizeof(key), "%s%s%s", path, joint, name);
 		list_add(list, event, key);
 		/* one row tells all reasons */
 		if (!strcmp(name, "dropped"))
 			continue;
-		strcat(key, ".");
-		walk(list, event, key, sub);
-		if (json_is_object(any)) {
-			strcat(key, "*.");
-			walk(list, event, key, any);
-		}
-		if (json_is_object(items)) {
-			strcpy(key + strlen(key) - 1, "[].");
-			walk(list, event, key, items);
-		}
+		walk(list, event, key, ".", sub);
+		if (json_is_object(any))
+			walk(list, event, key, ".*.", any);
+		if (json_is_object(items))
+			walk(list, event, key, "[].", items);
 	}
 }
 
@@ -81,7 +77,7 @@ static void keys_of_schema(struct list *list)
 	json_object_foreach(defs, event, def)
 	{
 		if (json_object_get(json_object_get(json_object_get(def, "properties"), "type"), "const"))
-			walk(list, event, "", def);
+			walk(list, event, "", "", def);
 	}
 	qsort(list->items, list->n, sizeof(list->items[0]), by_text);
 }
