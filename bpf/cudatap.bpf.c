@@ -50,6 +50,7 @@ struct frame {
 struct thread_state {
 	u32 depth;
 	u32 select_gen; /* of the decision below; 0: none yet */
+	u64 pid_tgid;
 	u8 selected;
 	u8 announced;
 	u8 duplicate_told;
@@ -282,16 +283,17 @@ static __always_inline void read_op(struct frame *f, const struct rec_op *op, u6
 }
 
 /*
- * The ops [first, end) of a row. Functions that are not static are verified
- * by themselves, once, which keeps the time to load short.
+ * The ops [first, end) of a row; returns how many could not read. Functions
+ * that are not static are verified by themselves, once, which keeps the time
+ * to load short.
  */
 static __always_inline int read_ops(struct frame *f, u32 row, u32 first, u32 end, u64 ret, bool sleepable)
 {
 	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
-	struct counters *c = my_counters();
+	int failed = 0;
 	u32 i;
 
-	if (!f || !c)
+	if (!f)
 		return 0;
 	for (i = 0; i < REC_MAX_OPS; i++) {
 		u32 off = f->len;
@@ -302,9 +304,9 @@ static __always_inline int read_ops(struct frame *f, u32 row, u32 first, u32 end
 			break;
 		read_op(f, &desc->ops[i], ret, sleepable);
 		if (off <= REC_MAX_DATA && ((struct rec_slot *)(f->data + off))->len < 0)
-			c->v[REC_READ_FAILED]++;
+			failed++;
 	}
-	return 0;
+	return failed;
 }
 
 __noinline int read_ops_plain(struct frame *f, u32 row, u32 first, u32 end, u64 ret)
@@ -420,6 +422,7 @@ static __always_inline struct thread_state *thread_get(struct counters *c)
 	}
 	t->selected = 1;
 	t->select_gen = shared.select_gen;
+	t->pid_tgid = bpf_get_current_pid_tgid();
 	return t;
 }
 
@@ -468,7 +471,7 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	f->rec.kind = REC_CALL;
 	f->rec.flags = 0;
 	f->rec.depth = depth;
-	f->rec.pid_tgid = bpf_get_current_pid_tgid();
+	f->rec.pid_tgid = t->pid_tgid;
 	f->rec.parent_cookie = 0;
 	f->rec.parent_start_ns = 0;
 	if (depth) {
@@ -489,7 +492,8 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 		f->len += nstack * 8;
 	}
 	if (desc->nentry)
-		(sleepable ? read_ops_sleepable : read_ops_plain)(f, row, 0, desc->nentry, 0);
+		c->v[REC_READ_FAILED] +=
+			(sleepable ? read_ops_sleepable : read_ops_plain)(f, row, 0, desc->nentry, 0);
 	f->rec.start_ns = bpf_ktime_get_boot_ns();
 	return true;
 }
@@ -568,7 +572,8 @@ static __always_inline void leave(struct regs *ctx, bool sleepable)
 	f->rec.end_ns = now;
 	f->rec.ret = ret;
 	if (desc->nops > desc->nentry && (desc->success == REC_SUCCESS_ALWAYS || !(u32)ret))
-		(sleepable ? read_ops_sleepable : read_ops_plain)(f, cookie, desc->nentry, desc->nops, ret);
+		c->v[REC_READ_FAILED] += (sleepable ? read_ops_sleepable : read_ops_plain)(
+			f, cookie, desc->nentry, desc->nops, ret);
 	submit(f, c, REC_SUBMITTED);
 }
 
@@ -659,6 +664,7 @@ int BPF_PROG(on_exec, struct task_struct *unused)
 	if (t && c) {
 		close_frames(t, c);
 		t->announced = 0;
+		t->pid_tgid = bpf_get_current_pid_tgid(); /* a thread that execs becomes the leader */
 	}
 	return 0;
 }
