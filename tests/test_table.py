@@ -388,6 +388,16 @@ def test_runtime_errors_are_the_libraries_words(cuda, table):
             pytest.fail(f"no library knows {error}")
 
 
+def test_driver_errors_are_the_drivers_words(table):
+    """As a real driver gave them; the header's newer codes are unknown to it."""
+    ours = {e["code"]: (e["name"], e["message"]) for e in table["errors"][DRIVER]}
+    lines = (ROOT / "tests/data/libcuda-580-errors.txt").read_text().splitlines()
+    real = [line.split("\t") for line in lines if not line.startswith("#")]
+    assert len(real) == 101
+    for code, name, message in real:
+        assert ours[int(code)] == (name, message)
+
+
 def test_every_error_code_is_there(table, preprocessed):
     enums = {e["name"]: e for e in table["enums"]}
     for api, enum, least in ((RUNTIME, "cudaError", 134), (DRIVER, "cudaError_enum", 101)):
