@@ -217,8 +217,9 @@ static __always_inline u64 word(const struct frame *f, u32 i)
 	return *(const u64 *)(f->data + (i & 31) * 8);
 }
 
-/* Performs one op at the end of the frame's data. */
-static __always_inline void read_op(struct frame *f, const struct rec_op *op, u64 ret, bool sleepable)
+/* Performs one op at the end of the frame's data. Returns whether a pointer led nowhere; NULL, which
+ * callers pass for what they do not want, is no failure. */
+static __always_inline bool read_op(struct frame *f, const struct rec_op *op, u64 ret, bool sleepable)
 {
 	u64 count = 1, ptr = op->arg == REC_ARG_RET ? ret : word(f, op->arg);
 	u32 off = f->len, size = op->size;
@@ -226,7 +227,7 @@ static __always_inline void read_op(struct frame *f, const struct rec_op *op, u6
 	long len = -1;
 
 	if (off > REC_MAX_DATA || size > REC_MAX_SLOT)
-		return;
+		return false;
 	slot = (void *)f->data + off;
 	slot->count = 0;
 	switch (op->kind) {
@@ -280,6 +281,7 @@ static __always_inline void read_op(struct frame *f, const struct rec_op *op, u6
 	if (len < 0)
 		len = 0;
 	f->len = off + sizeof(*slot) + ((len + 7) & ~7);
+	return slot->len < 0 && ptr;
 }
 
 /*
@@ -296,15 +298,11 @@ static __always_inline int read_ops(struct frame *f, u32 row, u32 first, u32 end
 	if (!f)
 		return 0;
 	for (i = 0; i < REC_MAX_OPS; i++) {
-		u32 off = f->len;
-
 		if (i < first)
 			continue;
 		if (i >= end)
 			break;
-		read_op(f, &desc->ops[i], ret, sleepable);
-		if (off <= REC_MAX_DATA && ((struct rec_slot *)(f->data + off))->len < 0)
-			failed++;
+		failed += read_op(f, &desc->ops[i], ret, sleepable);
 	}
 	return failed;
 }
