@@ -45,7 +45,7 @@ def events():
     counters = {"received": 3, "delivered": 2, "dropped": {"queue_full": 1}}
     calls = dict.fromkeys("entries emitted unfinished nested muted duplicate unpaired open in_ring read_failed "
                           "orphan_exits".split(), 0)
-    calls["lost"] = dict.fromkeys("ring storage depth detach".split(), 0)
+    calls["lost"] = dict.fromkeys("ring storage depth undecodable".split(), 0)
     config = {"api": ["runtime", "driver"], "families": ["memory"], "nested": False}
     return [
         {"type": "start", **HEAD, "version": "1.0", "kernel_release": "6.18.0", "method": "multi", "config": config,
