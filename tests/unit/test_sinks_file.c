@@ -1,6 +1,8 @@
 /* The file sink: whole lines, whatever the disk and others do to the file. */
 #include <pthread.h>
+#include <linux/fs.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -370,6 +372,48 @@ static void test_disk_full_to_the_end(void **state)
 	free(sink.options);
 }
 
+/* An append-only file (chattr +a) cannot be cut: the half line waits and is completed when there is room. */
+static void test_disk_full_append_only(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct sink_counters c;
+	int fd, flags = FS_APPEND_FL;
+	struct fanout *f;
+	struct reading r;
+
+	if (!mount_tiny()) {
+		free(sink.options);
+		skip();
+	}
+	f = open_fanout(&sink, 1);
+	fd = open(path, O_RDONLY);
+	if (ioctl(fd, FS_IOC_SETFLAGS, &flags)) {
+		print_message("skipped: no append-only files on this kernel's tmpfs\n");
+		close(fd);
+		fanout_free(f);
+		umount(dir);
+		free(sink.options);
+		skip();
+	}
+	put_lines(f, 1, 400, 301);
+	wait_for(counters(f, 0).delivered > 200);
+	sleep_ms(100);
+	read_path(&r, path);
+	assert_int_equal(r.bad, 1);
+	assert_int_equal(mount("tiny", dir, "tmpfs", MS_REMOUNT, "size=1m"), 0);
+	fanout_close(f, now_ns() + 5000 * MS);
+	c = counters(f, 0);
+	fanout_free(f);
+	expect_whole(path, &r);
+	assert_int_equal(c.delivered, 400);
+	assert_int_equal(r.lines, 400);
+	flags = 0;
+	ioctl(fd, FS_IOC_SETFLAGS, &flags);
+	close(fd);
+	assert_int_equal(umount(dir), 0);
+	free(sink.options);
+}
+
 /* A limit on the file's size is an error of the sink, not the end of the process (SIGXFSZ). */
 static void test_file_size_limit(void **state)
 {
@@ -442,6 +486,7 @@ int main(void)
 		test(test_truncated_by_others),
 		test(test_disk_full_and_recovery),
 		test(test_disk_full_to_the_end),
+		test(test_disk_full_append_only),
 		test(test_file_size_limit),
 		test(test_urls),
 	};
