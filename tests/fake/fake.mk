@@ -13,10 +13,12 @@ TEST_PROGRAMS := $(patsubst tests/programs/%.c,$(BUILD)/e2e/%,$(filter-out \
 	$(wildcard tests/programs/launch_*.c tests/programs/*_library.c),$(wildcard tests/programs/*.c)))
 TEST_LIBRARIES := $(patsubst tests/programs/%.c,$(BUILD)/e2e/%.so,$(wildcard tests/programs/*_library.c))
 
+
 fake: $(FAKE_LIBS) $(FAKE)/libcudart.so $(FAKE)/libcuda.so $(FAKE)/libcudart_static.a
 demo-program: $(FAKE)/demo
 test-programs: fake $(TEST_PROGRAMS) $(TEST_LIBRARIES)
 .PHONY: fake demo-program test-programs
+e2e e2e-portable: test-programs
 
 $(FAKE_OBJ)/%.o: tests/fake/%.c
 	@mkdir -p $(@D)
@@ -42,7 +44,7 @@ $(FAKE_OBJ)/$(1).map: $(FAKE_OBJ)/fake-gen tests/data/exports/$(4)
 $(FAKE_OBJ)/$(1).stubs.o: $(FAKE_OBJ)/$(1).S
 	$$(CC) -c -o $$@ $$<
 $(FAKE_OBJ)/$(1).names.o: $(FAKE_OBJ)/$(1).c tests/fake/fake.h
-	$$(CC) $$(FAKE_CFLAGS) -c -o $$@ $$<
+	$$(CC) $$(FAKE_CFLAGS) -MMD -MP -c -o $$@ $$<
 $(FAKE)/$(1): $(FAKE_OBJ)/$(1).stubs.o $(FAKE_OBJ)/$(1).names.o $(FAKE_COMMON) $(FAKE_OBJ)/$(1).map
 	$$(CC) -shared -o $$@ $$(filter %.o,$$^) -Wl,-soname,$(1) -Wl,--version-script=$(FAKE_OBJ)/$(1).map \
 		-Wl,-rpath,'$$$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -ldl
@@ -70,3 +72,5 @@ $(BUILD)/e2e/%: tests/programs/%.c tests/programs/cuda_api.h tests/fake/fake_cud
 $(BUILD)/e2e/%.so: tests/programs/%.c tests/programs/cuda_api.h $(FAKE)/libcudart.so $(FAKE)/libcuda.so
 	@mkdir -p $(@D)
 	$(CC) $(TEST_CFLAGS) -shared -fPIC -o $@ $< $(TEST_LDFLAGS) -lcudart
+
+-include $(wildcard $(FAKE_OBJ)/*.d)

@@ -71,6 +71,8 @@ static int score(const struct table_row *row, const struct table_row *twin, unsi
 		points += 40;
 	if ((row->flags & TABLE_PER_THREAD_STREAM) == (twin->flags & TABLE_PER_THREAD_STREAM))
 		points += 20;
+	if (strstr(twin->func, "D8"))
+		points += 10; /* cudaMemset counts bytes */
 	if (strstr(twin->symbol, "_v"))
 		points += strstr(twin->symbol, "_v")[2] - '0';
 	return points;

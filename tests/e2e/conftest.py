@@ -1,0 +1,57 @@
+"""What the end-to-end tests need: rights, the programs that they trace, and a choice of probes."""
+
+import os
+import pathlib
+import shutil
+
+import pytest
+import tap
+
+# Detaching classic probes takes 0.1 s each: with them only what a test calls is probed.
+FEW = ["cudaMalloc", "cudaFree", "cudaMemset", "cudaDeviceSynchronize", "cuMemAlloc", "cuMemFree", "cuMemsetD8"]
+
+
+def missing():
+    if os.geteuid() != 0:
+        return "not root: probes need rights"
+    if not pathlib.Path("/sys/kernel/btf/vmlinux").exists():
+        return "this kernel has no BTF"
+    if not shutil.which("bpftool"):
+        return "no bpftool"
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    reason = missing()
+    here = pathlib.Path(__file__).parent
+    for item in items:
+        if reason and here in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built():
+    for path in (tap.CUDATAP, tap.FAKE / "libcudart.so.13", tap.FAKE / "demo", tap.PROGRAMS / "scenes"):
+        assert path.exists(), f"{path} is not there: run `make all fake demo-program test-programs` first"
+
+
+@pytest.fixture
+def counts(tmp_path):
+    """A directory for the fakes' own counts, and the environment that makes them count there."""
+    directory = tmp_path / "counts"
+    directory.mkdir()
+    directory.chmod(0o777)
+    return directory
+
+
+@pytest.fixture(params=tap.PROBES)
+def probes(request, tmp_path):
+    """Options for each kind of probe, on the few functions that the scenes call."""
+    path = tap.config(tmp_path, f"families: []\ninclude: [{', '.join(FEW)}]\n")
+    return ["-c", path, f"--probes={request.param}"]
+
+
+@pytest.fixture
+def few(tmp_path):
+    """The same functions with the kernel's best probes."""
+    return ["-c", tap.config(tmp_path, f"families: []\ninclude: [{', '.join(FEW)}]\n")]
