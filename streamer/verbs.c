@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../bpf/record.h"
+#include "encode/encode.h"
 #include "find/list.h"
 #include "log.h"
 #include "verbs.h"
@@ -138,7 +139,7 @@ static json_t *library_json(const struct find_library *library)
 	for (i = 0; i < library->npids; i++)
 		json_array_append_new(pids, json_integer(library->pids[i]));
 	one = json_object();
-	json_object_set_new(one, "path", json_string_nocheck(library->file.path));
+	json_object_set_new(one, "path", encode_string(library->file.path));
 	json_object_set_new(one, "pids", pids);
 	if (library->error) {
 		json_object_set_new(one, "error", json_string(find_error_text(library->error)));

@@ -54,7 +54,7 @@ static void time_text(int64_t ts_ns, char text[TIMESTAMP_LEN + 1])
 /* The functions that the full ring cost calls since the last look. */
 static json_t *functions_hit(struct losses *losses, const struct capture *capture)
 {
-	json_t *functions = json_object();
+	json_t *functions = json_array();
 	unsigned row;
 
 	for (row = 0; losses->told_by_row && row < table_nrows; row++) {
@@ -63,7 +63,8 @@ static json_t *functions_hit(struct losses *losses, const struct capture *captur
 		if (!news)
 			continue;
 		losses->told_by_row[row] = lost;
-		json_object_set_new(functions, table_rows[row].symbol, json_integer(news));
+		json_array_append_new(functions, json_pack("{ss sI}", "func", table_rows[row].symbol, "count",
+							   (json_int_t)news));
 	}
 	return functions;
 }
@@ -79,7 +80,7 @@ static json_t *make_body(struct losses *losses, const struct capture *capture, i
 	body = json_pack("{ss ss sI ss ss}", "source", "capture", "reason", loss_cause_names[cause], "count",
 			 (json_int_t)news, "first_ts", first, "last_ts", last);
 	if (body && cause == LOSS_RING)
-		json_object_set_new(body, "functions", functions_hit(losses, capture));
+		json_object_set_new(body, "by_function", functions_hit(losses, capture));
 	return body;
 }
 

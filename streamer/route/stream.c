@@ -225,7 +225,7 @@ static int encode_sink_loss(void *ctx, const char *format, const struct sink_los
 
 	if (size < ENCODE_MAX_LINE)
 		return -E2BIG;
-	body = json_pack("{ss ss ss sI sI sI}", "source", "sink", "sink", loss->sink, "reason",
+	body = json_pack("{ss so ss sI sI sI}", "source", "sink", "sink", encode_string(loss->sink), "reason",
 			 sink_reason_names[loss->reason], "count", (json_int_t)loss->count, "seq_first",
 			 (json_int_t)loss->seq_first, "seq_last", (json_int_t)loss->seq_last);
 	if (!body)
@@ -297,6 +297,8 @@ static void make_run(char run[13])
 static struct encoder *make_encoder(const struct stream *stream, size_t format)
 {
 	const struct config *config = stream->options.config;
+	size_t n = config->fields.nstatics, i;
+	struct encode_static statics[n + 1];
 	struct encoder_options options = {
 		.format = fanout_format(stream->fanout, format),
 		.slot = format,
@@ -304,11 +306,14 @@ static struct encoder *make_encoder(const struct stream *stream, size_t format)
 		.host = config->host,
 		.args = config->fields.args,
 		.nested = config->nested,
-		.statics = (const struct encode_static *)config->fields.statics,
-		.nstatics = config->fields.nstatics,
+		.statics = statics,
+		.nstatics = n,
 		.plans = stream->options.plans,
 	};
 
+	for (i = 0; i < n; i++)
+		statics[i] = (struct encode_static){config->fields.statics[i].name,
+						    config->fields.statics[i].value};
 	return encoder_new(&options);
 }
 

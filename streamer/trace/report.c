@@ -45,12 +45,9 @@ static const char *family_name(unsigned i)
 static json_t *command_words(char **command)
 {
 	json_t *list = json_array();
-	json_t *word;
 
-	for (; *command; command++) {
-		word = json_string(*command);
-		json_array_append_new(list, word ? word : json_string("(not UTF-8)"));
-	}
+	for (; *command; command++)
+		json_array_append_new(list, encode_string(*command));
 	return list;
 }
 
@@ -64,9 +61,9 @@ json_t *report_start(const struct trace *trace)
 	effective =
 		json_pack("{so so sb}", "api", words(has_api, api_name, config, TABLE_NAPIS), "families",
 			  words(has_family, family_name, config, table_nfamilies), "nested", config->nested);
-	body = json_pack("{ss ss ss so sI}", "version", CUDATAP_VERSION, "kernel", kernel.release, "method",
-			 capture_method_names[capture_method(trace->capture)], "config", effective, "pid",
-			 (json_int_t)getpid());
+	body = json_pack("{ss ss ss so sI}", "version", CUDATAP_VERSION, "kernel_release", kernel.release,
+			 "method", capture_method_names[capture_method(trace->capture)], "config", effective,
+			 "pid", (json_int_t)getpid());
 	if (trace->cli->command)
 		json_object_set_new(body, "command", command_words(trace->cli->command));
 	return body;

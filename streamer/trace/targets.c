@@ -32,15 +32,12 @@ static json_t *attach_body(const struct trace *trace, unsigned id, const char *p
 	for (i = 0; i < TABLE_NAPIS; i++)
 		if (image->has[i])
 			json_array_append_new(apis, json_string(i == TABLE_RUNTIME ? "runtime" : "driver"));
-	body = json_pack("{sI ss}", "attach_id", (json_int_t)id, "path", path);
-	if (!body) { /* a path that is no UTF-8 */
-		body = json_pack("{sI so}", "attach_id", (json_int_t)id, "path", json_string_nocheck(path));
-	}
+	body = json_pack("{sI so}", "attach_id", (json_int_t)id, "path", encode_string(path));
 	if (image->build_id)
 		json_object_set_new(body, "build_id", json_string(image->build_id));
 	if (image->soname)
-		json_object_set_new(body, "soname", json_string(image->soname));
-	json_object_set_new(body, "api", apis);
+		json_object_set_new(body, "soname", encode_string(image->soname));
+	json_object_set_new(body, "apis", apis);
 	json_object_set_new(body, "static", json_boolean(image->is_static));
 	if (image->major)
 		json_object_set_new(body, "major", json_integer(image->major));
@@ -232,7 +229,8 @@ static void watch_mappings(struct trace *trace)
 	int err = find_watch_new(0, &trace->watch);
 
 	if (err)
-		log_msg("libraries that programs load from now on are not traced: cannot watch new mappings: %s",
+		log_msg("libraries that programs load from now on are not traced: cannot watch new mappings: "
+			"%s",
 			strerror(-err));
 }
 
@@ -244,7 +242,7 @@ int targets_find(struct trace *trace)
 	if (trace->config->libraries.n)
 		return find_configured(trace);
 	if (held)
-		return 0; /* each file is shown before it is mapped */
+		return 0;      /* each file is shown before it is mapped */
 	watch_mappings(trace); /* first, so that nothing slips between it and the walk */
 	if (trace->config->pids.n && !trace->launch) {
 		err = find_in_pids(trace);
@@ -273,8 +271,9 @@ void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
 	attached->gone = true;
 	capture_detach(trace->capture, attach_id);
 	stream_post(trace->stream, EVENT_DETACH,
-		    json_pack("{sI ss sI ss}", "attach_id", (json_int_t)attach_id, "path", attached->path,
-			      "functions", (json_int_t)attached->functions, "reason", reason));
+		    json_pack("{sI so sI ss}", "attach_id", (json_int_t)attach_id, "path",
+			      encode_string(attached->path), "functions", (json_int_t)attached->functions,
+			      "reason", reason));
 }
 
 void targets_free(struct trace *trace)

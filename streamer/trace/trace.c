@@ -170,7 +170,8 @@ static int find_targets(struct trace *trace)
 		return own_failure(trace);
 	}
 	if (!trace->nattached && !trace->cli->command && !trace->cli->quiet)
-		log_msg("no CUDA library found yet%s: waiting for one to be loaded (`cudatap list libraries`)",
+		log_msg("no CUDA library found yet%s: waiting for one to be loaded (`cudatap list "
+			"libraries`)",
 			trace->config->pids.n ? " in the process" : "");
 	return 0;
 }
