@@ -5,9 +5,8 @@
  * one is new, the slot goes to the control thread, which looks again and
  * shows: another process may have brought the same file meanwhile.
  *
- * With the control thread showing the new file of a call, a walk over the
- * process's mappings shows what might have got past (a descriptor swapped in
- * mid-call): new libraries are rare, so the walk costs nothing that matters.
+ * When a new library is shown, the process's other mappings are looked at too,
+ * now and then, for what might have got past: a descriptor swapped in mid-call.
  */
 #include "hold.h"
 
@@ -21,6 +20,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -37,6 +37,8 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
 
+enum { WALK_EVERY_MS = 250 }; /* a process that loads 300 libraries shall not pay for 300 walks */
+
 struct hold {
 	int listener;
 	int handover; /* eventfd: the watchdog's turn */
@@ -52,6 +54,7 @@ struct hold {
 	unsigned first, queued;
 	bool ended;
 
+	uint64_t walked_ms; /* the control thread's */
 	_Atomic uint64_t nshown, foreign, unopened;
 };
 
@@ -138,11 +141,15 @@ static void *hold_thread(void *arg)
 	struct hold *hold = arg;
 	struct pollfd fd[] = {{.fd = hold->stop, .events = POLLIN}, {.fd = hold->listener}};
 
+	/* what a traced program waits for, and how long it can be interrupted: first in line if allowed */
+	setpriority(PRIO_PROCESS, syscall(SYS_gettid), -20);
 	for (;;) {
 		uint64_t taken = atomic_load(&hold->board->taken);
 		int slot = free_slot(hold->board);
 
-		/* all slots held: look for a free one now and then */
+		atomic_fetch_add(&hold->board->alive, 1);
+
+		/* all slots taken: look for a free one now and then */
 		fd[1].events = slot < 0 ? 0 : POLLIN;
 		if (poll(fd, 2, slot < 0 ? 1 : -1) < 0)
 			continue;
@@ -284,8 +291,11 @@ int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx)
 	slot = &hold->board->slot[id];
 	s.slot = slot;
 	look_at_call(&slot->notif, show_file, &s);
-	if (launch_filter_call(&slot->notif.data) == HELD_MMAP)
+	if (launch_filter_call(&slot->notif.data) == HELD_MMAP &&
+	    board_now_ms() - hold->walked_ms >= WALK_EVERY_MS) {
 		look_at_maps(slot->notif.pid, show_file, &s);
+		hold->walked_ms = board_now_ms();
+	}
 	board_answer(hold->listener, slot);
 	return 1;
 }

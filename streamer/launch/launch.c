@@ -233,8 +233,10 @@ int launch_start(const struct launch_options *options, struct launch **ret_launc
 {
 	struct launch *launch = calloc(1, sizeof(*launch));
 	struct child_plan plan;
-	int result = launch ? plan_make(options, &plan) : -ENOMEM;
+	int result = -ENOMEM;
 
+	if (launch)
+		result = options->argv && options->argv[0] ? plan_make(options, &plan) : -EINVAL;
 	if (result) {
 		snprintf(error, error_size, "cannot prepare the command: %s", strerror(-result));
 		free(launch);

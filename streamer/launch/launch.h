@@ -31,10 +31,13 @@
  * descriptor that cudatap opens must be O_CLOEXEC, and 0, 1 and 2 open.
  *
  * Known limits. A program that replaces the file behind a descriptor or path
- * from another thread while it is held is seen at its next new library or at
- * its start-up (set_tid_address), not before. 32-bit and x32 programs are held at exec only:
- * they cannot map a 64-bit library. A second seccomp listener inside the tree is
- * refused by the kernel (EBUSY).
+ * from another thread while it is held is seen when it next loads a new
+ * library or starts a program, not before. 32-bit and x32 programs are held at exec only: they
+ * cannot map a 64-bit library. A second seccomp listener inside the tree is
+ * refused by the kernel (EBUSY), and `strace --seccomp-bpf` there sees less. A signal
+ * whose handler has no SA_RESTART, arriving in the some 10 us before a
+ * notification is received, makes that mmap, mprotect or exec fail with EINTR: of 5000 mappings
+ * under a timer of 1000 Hz about 5 did, under one of 100 Hz one at most.
  */
 #ifndef CUDATAP_LAUNCH_H
 #define CUDATAP_LAUNCH_H
@@ -46,7 +49,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-/* Milliseconds after which the watchdog lets a held process go on unseen. */
+/* The watchdog lets a held process go on unseen after this time, or up to twice of it. */
 #define LAUNCH_PATIENCE_MS 10000
 
 struct launch; /* opaque */

@@ -24,6 +24,8 @@
 
 #include "mappings.h"
 
+enum { HUNG_NAP_MS = 50 }; /* time for a tracer that was stopped to come back in */
+
 struct watchdog {
 	struct board *board;
 	int tracer; /* pidfd of cudatap */
@@ -140,7 +142,7 @@ static unsigned answer_slots(struct watchdog *w, uint64_t age_ms)
 	return open;
 }
 
-/* cudatap lives but receives nothing: do it in its place. */
+/* cudatap lives but does not receive what waits: do it in its place. */
 static void take_over(struct watchdog *w)
 {
 	unsigned n;
@@ -179,24 +181,25 @@ static enum waited wait_for(struct watchdog *w, bool for_calls, int timeout_ms)
 /* Returns when cudatap has ended; does not return when the tree has. */
 static void watch(struct watchdog *w)
 {
-	enum waited why = WAITED_TIME;
+	bool hung = false; /* the hold thread does not look up: a short nap will do until it does */
 	unsigned open = 0;
 
 	for (;;) {
-		uint64_t received = atomic_load(&w->board->received);
+		/* nothing open: sleep until something is, then nap and look again */
+		enum waited why = open ? WAITED_TIME : wait_for(w, true, -1);
+		uint64_t alive = atomic_load(&w->board->alive);
+		bool waits = listener_has(w->listener, POLLIN);
 
-		/* nothing open: sleep until something is; else, and then, nap and look again */
-		if (!open)
-			why = wait_for(w, true, -1);
 		if (why == WAITED_TIME || why == WAITED_CALL)
-			why = wait_for(w, false, w->patience_ms / 2);
+			why = wait_for(w, false, hung ? HUNG_NAP_MS : w->patience_ms);
 		if (why == WAITED_TREE)
 			_exit(0);
 		if (why == WAITED_TRACER)
 			return;
-		open = answer_slots(w, w->patience_ms);
-		if (received == atomic_load(&w->board->received) && listener_has(w->listener, POLLIN))
+		hung = waits && alive == atomic_load(&w->board->alive) && listener_has(w->listener, POLLIN);
+		if (hung)
 			take_over(w);
+		open = answer_slots(w, w->patience_ms) + listener_has(w->listener, POLLIN);
 	}
 }
 

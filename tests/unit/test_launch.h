@@ -289,8 +289,8 @@ __attribute__((unused, format(printf, 1, 2))) static int64_t rig_count(const cha
 
 /*
  * TEST --tracer OPTIONS -- COMMAND. Options: -u USER, -n (no hold), -e (stdout to
- * stderr), -d MS (slow callback), -p MS (patience), -w (wait for the tree too). Says
- * "held" or "not held: WHY", and "note: ..." in stderr's first lines.
+ * stderr), -d MS (slow callback), -p MS (patience), -w (wait for the tree too), -f FILE (write the paths
+ * shown into it). Says "held" or "not held: WHY", and "note: ..." in stderr's first lines.
  */
 __attribute__((unused)) static int rig_main(int argc, char **argv)
 {
@@ -301,12 +301,13 @@ __attribute__((unused)) static int rig_main(int argc, char **argv)
 	struct launch *launch;
 	char error[256];
 	bool tree = false;
+	FILE *files = NULL;
 	int option, code;
 
 	launch_origin_take(&origin);
 	options.origin = &origin;
 	optind = 2;
-	while ((option = getopt(argc, argv, "+u:ned:p:w")) != -1) {
+	while ((option = getopt(argc, argv, "+u:ned:p:wf:")) != -1) {
 		if (option == 'u' && launch_user_find(optarg, &user))
 			return 2;
 		options.hold = options.hold && option != 'n';
@@ -314,6 +315,7 @@ __attribute__((unused)) static int rig_main(int argc, char **argv)
 		tracer.delay_ms = option == 'd' ? atoi(optarg) : tracer.delay_ms;
 		options.patience_ms = option == 'p' ? atoi(optarg) : options.patience_ms;
 		tree = tree || option == 'w';
+		files = option == 'f' ? fopen(optarg, "we") : files;
 	}
 	options.argv = argv + optind;
 	if (launch_start(&options, &launch, error, sizeof(error))) {
@@ -326,6 +328,10 @@ __attribute__((unused)) static int rig_main(int argc, char **argv)
 	launch_go(launch);
 	code = rig_serve(launch, &tracer, tree);
 	launch_free(launch);
+	for (unsigned i = 0; files && i < tracer.nfiles; i++)
+		fprintf(files, "%s\n", tracer.file[i]);
+	if (files)
+		fclose(files);
 	rig_calls(&tracer);
 	return code;
 }

@@ -212,6 +212,7 @@ static void test_watchdog_keeps_nothing(void **state)
 /* a tracer that lives but does not answer: the callback hangs; then, the whole process is stopped */
 static void test_hung_tracer(void **state)
 {
+	char *text;
 	pid_t pid =
 		start_tracer("-p 300 -d 60000 -- %s maps %s %s 100", RIG("do"), RIG("out"), RIG("mark.so"));
 
@@ -224,6 +225,18 @@ static void test_hung_tracer(void **state)
 	assert_mapped_without_failure(8000);
 	kill(pid, SIGCONT);
 	assert_int_equal(end_of(pid), 0);
+	/* and one that was stopped for a while holds again */
+	pid = start_tracer("-p 200 -f %s -- sh -c '%s maps %s %s 1500 && %s dlopen %s 1'", RIG("files"),
+			   RIG("do"), RIG("out"), RIG("mark.so"), RIG("do"), RIG("mark2.so"));
+	sleep_ms(400);
+	kill(pid, SIGSTOP);
+	sleep_ms(700);
+	kill(pid, SIGCONT);
+	assert_int_equal(end_of(pid), 0);
+	assert_mapped_without_failure(100);
+	text = rig_read(RIG("files"));
+	assert_non_null(strstr(text, "mark2.so"));
+	free(text);
 	assert_true(gone_within("cudatap-hold", 3000));
 }
 
@@ -284,7 +297,8 @@ static int build_all(void **state)
 {
 	(void)state;
 	return rig_build("cc", "launch_do", "do", "") ||
-	       rig_build("cc", "launch_mark", "mark.so", "-shared -fPIC");
+	       rig_build("cc", "launch_mark", "mark.so", "-shared -fPIC") ||
+	       rig_build("cc", "launch_mark", "mark2.so", "-shared -fPIC");
 }
 
 int main(int argc, char **argv)
