@@ -22,13 +22,17 @@ BPF_OBJECT = $(BUILD)/bpf/cudatap.bpf.o
 PACKAGES := libbpf libelf jansson rdkafka yaml-0.1
 ifdef STATIC
 # mk/portable.mk: what the distribution has no static library of lies under STATIC
-PACKAGE_CFLAGS := -I$(STATIC)/include -DCUDATAP_STATIC
+LIBBPF_CFLAGS := -isystem $(STATIC)/include
+PACKAGE_CFLAGS := $(LIBBPF_CFLAGS) -DCUDATAP_STATIC
 PACKAGE_LIBS := $(STATIC)/lib/libbpf.a $(STATIC)/lib/librdkafka.a \
 	-lelf -ljansson -lyaml -lssl -lcrypto -lzstd -lz -ldl -lm
 LINK := -static-pie
+# What the linker warns of is looked after in mk/portable/names.c.
+LINK_LOG = 2>$@.log || { cat $@.log >&2; false; }
 PORTABLE_OBJECT = $(BUILD)/obj/mk/portable/names.o
 else
 PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
+LIBBPF_CFLAGS := $(filter -I%,$(PACKAGE_CFLAGS))
 PACKAGE_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
 MISSING := $(foreach p,$(PACKAGES),$(shell $(PKG_CONFIG) --exists $(p) 2>/dev/null || echo $(p)))
 endif
@@ -43,9 +47,17 @@ BPF_ARCH ?= $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
 BPF_INCLUDE ?= /usr/include/$(shell uname -m)-linux-gnu
 BPF_CFLAGS ?= -O2 -g
 ALL_BPF_CFLAGS = -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(WARNINGS) -Wno-missing-declarations \
-	$(filter -I%,$(PACKAGE_CFLAGS)) -I$(BPF_INCLUDE) -Ibpf $(BPF_CFLAGS)
+	$(LIBBPF_CFLAGS) -I$(BPF_INCLUDE) -Ibpf $(BPF_CFLAGS)
 
 # ---- how ----
+
+# A line per step; V=1 shows the commands.
+ifeq ($(V),1)
+SAY = @:
+else
+Q := @
+SAY = @printf '  %-5s %s\n'
+endif
 
 all: $(BUILD)/cudatap ## build build/cudatap (the default)
 
@@ -66,27 +78,33 @@ $(BUILD)/.flags: force | ready
 
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CLANG) $(ALL_BPF_CFLAGS) -MMD -MP -c -o $@ $<
+	$(SAY) BPF $@
+	$(Q)$(CLANG) $(ALL_BPF_CFLAGS) -MMD -MP -c -o $@ $<
 
 # A benchmark's programs: the rivals.
 $(BUILD)/bpf/%.bpf.o: tests/bench/%.bpf.c $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CLANG) $(ALL_BPF_CFLAGS) -MMD -MP -c -o $@ $<
+	$(SAY) BPF $@
+	$(Q)$(CLANG) $(ALL_BPF_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(SAY) CC $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/streamer/capture/object.o: streamer/capture/object.S $(BPF_OBJECT)
 	@mkdir -p $(@D)
-	$(CC) -Wa,-I$(BUILD)/bpf -c -o $@ $<
+	$(SAY) AS $@
+	$(Q)$(CC) -Wa,-I$(BUILD)/bpf -c -o $@ $<
 
 $(LIB): $(filter-out $(MAIN_OBJECT),$(OBJECTS))
+	$(SAY) AR $@
 	@rm -f $@
-	$(AR) rcs $@ $(filter %.o,$^)
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 
 $(BUILD)/cudatap: $(MAIN_OBJECT) $(PORTABLE_OBJECT) $(LIB)
-	$(CC) $(CFLAGS) $(LINK) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(CFLAGS) $(LINK) $(LDFLAGS) -o $@ $^ $(LIBS) $(LINK_LOG)
 
 -include $(OBJECTS:.o=.d) $(wildcard $(BUILD)/bpf/*.d)
 

@@ -12,5 +12,6 @@ portable-link: $(BUILD)/cudatap $(BUILD)/check-static
 
 # A program that uses what cudatap may not yet: TLS and compression by librdkafka.
 $(BUILD)/check-static: mk/portable/check.c $(BUILD)/obj/mk/portable/names.o
-	$(CC) $(ALL_CFLAGS) $(LINK) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(LINK) $(LDFLAGS) -o $@ $^ $(LIBS) $(LINK_LOG)
 	@$@

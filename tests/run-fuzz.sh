@@ -1,20 +1,24 @@
 #!/bin/sh
 # Runs libFuzzer programs for SECONDS each, two at a time, from the inputs in tests/fuzz/corpus/NAME
-# (the program is fuzz_NAME). New inputs and crashes are left beside the programs.
+# (the program is fuzz_NAME) and with the words of tests/fuzz/NAME.dict. New inputs and crashes are left beside the programs.
 #
 #	tests/run-fuzz.sh SECONDS PROGRAM...
 set -u
 
 seconds=$1
 shift
-corpus=$(dirname "$0")/fuzz/corpus
+here=$(dirname "$0")/fuzz
 
 run() {
 	name=$(basename "$1")
 	found=$1.corpus
-	mkdir -p "$found" "$corpus/${name#fuzz_}"
-	if "$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$1." \
-		"$found" "$corpus/${name#fuzz_}" >"$1.log" 2>&1 </dev/null; then
+	seeds=$here/corpus/${name#fuzz_}
+	words=$here/${name#fuzz_}.dict
+	mkdir -p "$found"
+	[ -d "$seeds" ] || seeds=
+	[ -f "$words" ] || words=
+	if "$1" ${words:+"-dict=$words"} -max_total_time="$seconds" -timeout=25 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$1." \
+		"$found" ${seeds:+"$seeds"} >"$1.log" 2>&1 </dev/null; then
 		echo "  $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$1.log") inputs"
 		: >"$1.passed"
 	else

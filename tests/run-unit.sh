@@ -19,6 +19,11 @@ count() {
 }
 
 for program; do
+	if [ ! -x "$program" ]; then
+		echo "  $(basename "$program"): not built"
+		failed=$((failed + 1))
+		continue
+	fi
 	timeout 300 "$program" >"$output" 2>&1 </dev/null
 	code=$?
 	p=$(count PASSED)

@@ -52,13 +52,13 @@ fetch() {
 build_libbpf() {
 	cd "$work"/vendor/libbpf-sys-*/libbpf/src
 	make -j"$(nproc)" CC="$cc" BUILD_STATIC_ONLY=1 OBJDIR="$work/libbpf" DESTDIR="$work/out" PREFIX= \
-		LIBDIR=/lib CFLAGS='-O2 -g -fPIE' install install_uapi_headers
+		LIBDIR=/lib CFLAGS="-O2 -g -fPIE -ffile-prefix-map=$work/=" install install_uapi_headers
 }
 
 build_librdkafka() {
 	cd "$work"/vendor/rdkafka-sys-*/librdkafka
 	# shellcheck disable=SC2086
-	CC="$cc" CFLAGS=-O2 bash ./configure --disable-gssapi --disable-curl --disable-lz4-ext \
+	CC="$cc" CFLAGS="-O2 -ffile-prefix-map=$work/=" bash ./configure --disable-gssapi --disable-curl --disable-lz4-ext \
 		--enable-ssl --enable-zstd --enable-static &&
 		make -j"$(nproc)" -C src librdkafka.a &&
 		install -D -m 644 -t "$work/out/include/librdkafka" src/rdkafka.h src/rdkafka_mock.h &&

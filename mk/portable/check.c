@@ -8,6 +8,7 @@ static const char *const settings[][2] = {
 	{"sasl.username", "user"},
 	{"sasl.password", "password"},
 	{"compression.type", "zstd"},
+	{"log_level", "3"},
 	{"enable.idempotence", "true"},
 };
 
