@@ -256,18 +256,22 @@ static void do_sleep(struct worker *worker, uint64_t until_ns)
 		do_tick(worker);
 }
 
+/* Under the lock: is there a loss to be told by now? */
+static bool loss_wanted(const struct worker *worker, uint64_t now)
+{
+	return worker->all->encode_loss && losses_any(&worker->losses) && now >= worker->loss_ns;
+}
+
 /* Under the lock: is it time for a loss event? */
 static bool loss_due(const struct worker *worker, uint64_t now, bool stopping)
 {
 	if (worker->loss_line.len)
 		return true;
-	if (!worker->all->encode_loss || !losses_any(&worker->losses))
-		return false;
 	if (worker->partial || (worker->stalled && worker->queue.events))
 		return false; /* the line that waits comes first */
 	if (stopping && !worker->queue.events)
-		return !worker->loss_failed;
-	return now >= worker->loss_ns;
+		return loss_wanted(worker, SINK_NEVER) && !worker->loss_failed;
+	return loss_wanted(worker, now);
 }
 
 /* Under the lock: while stalled, whether to go on waiting (or to give up). */
@@ -324,13 +328,14 @@ static struct step next_step(struct worker *worker, uint64_t now)
 		step.kind = STEP_LOSS;
 		return step;
 	}
-	offer(worker, &step, WORKER_LINES);
+	/* A pipe that is always full always has half a line in it: end that line, then tell the loss. */
+	offer(worker, &step, worker->partial && loss_wanted(worker, now) ? 1 : WORKER_LINES);
 	if (step.n || stopping)
 		return step;
 	step.kind = STEP_SLEEP;
 	if (worker->sink.ops->tick_ns)
 		step.until_ns = min_u64(step.until_ns, worker->tick_ns);
-	if (worker->all->encode_loss && losses_any(&worker->losses))
+	if (loss_wanted(worker, SINK_NEVER))
 		step.until_ns = min_u64(step.until_ns, worker->loss_ns);
 	worker->sleeping = true;
 	return step;

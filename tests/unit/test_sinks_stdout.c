@@ -242,6 +242,39 @@ static void test_loss_event_when_read_again(void **state)
 	assert_int_equal(r.bad + r.disorder, 0);
 }
 
+/* A pipe that is never empty: the loss is told all the same, and between two lines. */
+static void test_loss_event_while_slow(void **state)
+{
+	static struct config_sink sink;
+	struct reader *reader;
+	struct sink_counters c;
+	struct reading r;
+	struct fanout *f;
+	uint64_t seq = 1, begin;
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	sink = any_sink("console", &sink_stdout, NULL);
+	sink.queue.max_events = 20;
+	f = open_with_stdout(fds[1], &sink, 1);
+	close(fds[1]);
+	reader = reader_start(fds[0], 0, 7777, 500);
+	for (begin = now_ns(); now_ns() < begin + 1500 * MS; seq += 10) {
+		put_lines(f, seq, 10, 9999);
+		usleep(1000);
+	}
+	c = counters(f, 0);
+	assert_true(c.queued > 0);
+	assert_int_equal(c.loss_events, 2); /* one at once, one a second later */
+	fanout_close(f, now_ns() + 5000 * MS);
+	c = counters(f, 0);
+	fanout_free(f);
+	r = reader_end(reader);
+	assert_int_equal(r.bad + r.disorder, 0);
+	assert_int_equal(r.lines, c.delivered);
+	assert_int_equal(r.lines + r.lost, seq - 1);
+}
+
 static void test_reader_gone(void **state)
 {
 	struct sink_counters c;
@@ -488,6 +521,7 @@ int main(void)
 		cmocka_unit_test(test_hung_reader_beside_a_file),
 		cmocka_unit_test(test_line_is_finished_after_the_deadline),
 		cmocka_unit_test(test_loss_event_when_read_again),
+		cmocka_unit_test(test_loss_event_while_slow),
 		cmocka_unit_test(test_reader_gone),
 		cmocka_unit_test(test_reader_gone_while_idle),
 		cmocka_unit_test(test_reader_gone_before_the_start),
