@@ -104,7 +104,8 @@ int config_reference(FILE *out);
 /**
  * config_select - which rows are wanted
  * @state: [table_nrows], filled with enum rec_row_state: ON for selected rows; MUTED for unselected
- *	runtime rows one of whose twins is selected (not when nested); OFF otherwise
+ *	runtime rows one of whose twins is selected (not when nested, nor when `api` is the driver alone);
+ *	OFF otherwise
  */
 void config_select(const struct config *config, uint8_t *state);
 

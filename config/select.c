@@ -65,6 +65,7 @@ void config_select(const struct config *config, uint8_t *state)
 	set_matching(&config->include, state, REC_ROW_ON);
 	set_matching(&config->exclude, state, REC_ROW_OFF);
 	drop_tails(state);
-	if (!config->nested)
+	/* without the runtime in `api` it is no call around the driver's, but just a caller */
+	if (!config->nested && config->api[TABLE_RUNTIME])
 		mute_callers(state);
 }

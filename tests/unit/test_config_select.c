@@ -183,10 +183,11 @@ static void test_muted_by_definition(void **state)
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		uint8_t *s = selection(texts[i]);
+		bool runtime = !strstr(texts[i], "api: driver");
 
 		for (unsigned row = 0; row < table_nrows; row++) {
 			const struct table_row *r = &table_rows[row];
-			bool wanted = r->api == TABLE_RUNTIME && s[row] != REC_ROW_ON &&
+			bool wanted = runtime && r->api == TABLE_RUNTIME && s[row] != REC_ROW_ON &&
 				      !(r->flags & TABLE_TAIL) && calls_selected(r, s);
 
 			muted += wanted;
