@@ -67,7 +67,7 @@ static int read_file(struct find_file *file, struct find_image *image)
 /* It could not be opened or read: the next process that maps it may offer a way. */
 static bool may_pass(int error)
 {
-	return error < 0 && error > FIND_NOT_ELF;
+	return error < 0 && (error < FIND_NOT_ELF || error > FIND_BROKEN);
 }
 
 static int note_pid(struct find_list *list, size_t number, pid_t pid)
