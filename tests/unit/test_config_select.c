@@ -178,6 +178,7 @@ static void test_muted_by_definition(void **state)
 		"families: [query, error]\n",
 		"families: all\nexclude: [\"cudaM*\", \"cuMemcpy*\"]\n",
 		"api: driver\nfamilies: all\n",
+		"families: launch\ninclude: [\"cu[A-Z]*\"]\n",
 	};
 	unsigned muted = 0;
 
