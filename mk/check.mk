@@ -68,7 +68,7 @@ $(VENV)/.made: tests/requirements.txt
 	@touch $@
 
 .PHONY: e2e e2e-portable
-e2e: all test-programs demo-program $(VENV)/.made ## end-to-end tests (as root)
+e2e: all test-programs demo-program $(BUILD)/tests/test_encode_rows $(VENV)/.made ## end-to-end tests (as root)
 	@BUILD=$(BUILD) $(PYTEST) e2e $(BUILD)/cudatap $(wildcard tests/test_*.py tests/e2e) $(PYTEST_ARGS)
 
 e2e-portable: portable test-programs demo-program $(VENV)/.made ## the end-to-end tests on the portable executable
