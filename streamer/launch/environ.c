@@ -17,8 +17,6 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { STAT_ENV_START = 50 };
 
 struct vars {

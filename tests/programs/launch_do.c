@@ -1,5 +1,7 @@
 /* What a traced program may do: one verb per way to load or run code, and a few that report on themselves. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
