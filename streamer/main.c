@@ -1,8 +1,10 @@
 /* cudatap: reads the command line and does what it says. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "log.h"
@@ -46,11 +48,24 @@ static int run(const struct cli *cli)
 	return EXIT_USAGE;
 }
 
+/* Whoever starts us with a standard descriptor closed would have the next file opened there. */
+static void fill_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct cli cli;
 	int code;
 
+	fill_standard_descriptors();
 	/* a closed pipe is an error of write(2), told by the sink that met it */
 	signal(SIGPIPE, SIG_IGN);
 	code = cli_parse(argc, argv, &cli);

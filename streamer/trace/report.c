@@ -130,9 +130,9 @@ static void say_sinks(const struct trace *trace)
 	int r;
 
 	for (i = 0; i < fanout_nsinks(fanout); i++) {
-		fanout_counters((struct fanout *)fanout, i, &c);
+		fanout_counters(fanout, i, &c);
 		for (r = 0; r < SINK_NREASONS; r++)
-			if (c.dropped[r])
+			if (c.dropped[r] && r != SINK_PIPE_CLOSED) /* the reader knows that it left */
 				log_msg("sink %s lost %llu of %llu events: %s", fanout_sink_name(fanout, i),
 					(unsigned long long)c.dropped[r], (unsigned long long)c.received,
 					sink_reason_names[r]);
