@@ -5,7 +5,8 @@
 #include "fake.h"
 
 #define DRIVER_VERSION    13000
-#define PER_THREAD_STREAM 2 /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
+#define NOT_READY         600 /* cudaErrorNotReady: an answer, not recorded */
+#define PER_THREAD_STREAM 2   /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
 
 /* initial-exec: a dlopen'ed library must not allocate when a signal handler calls it first */
 #define THREAD_LOCAL static __thread __attribute__((tls_model("initial-exec")))
@@ -15,7 +16,7 @@ THREAD_LOCAL uint64_t pushed[6]; /* grid and block (two words each), shared byte
 
 void fake_failed(int ret)
 {
-	if (fake_api == TABLE_RUNTIME)
+	if (fake_api == TABLE_RUNTIME && ret != NOT_READY)
 		last_error = ret;
 }
 
