@@ -27,32 +27,55 @@ static double now_s(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* The pid of a process of that name, 0: none. Zombies do not count. */
-static pid_t find_process(const char *comm)
+/*
+ * Other tracers may run on this host. Ours has this run's folder in its command
+ * line; or, for a launch made by the test itself, this program and no such folder.
+ */
+static bool is_ours(pid_t pid)
+{
+	char path[64], exe[PATH_MAX] = "", line[4096];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	if (readlink(path, exe, sizeof(exe) - 1) < 0 || strcmp(exe, self) != 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, line, sizeof(line));
+	if (fd >= 0)
+		close(fd);
+	return n > 0 && (memmem(line, n, rig_dir, strlen(rig_dir)) || !memmem(line, n, "/test_launch.", 13));
+}
+
+/* The pid of our watchdog, 0: none. Zombies do not count. */
+static pid_t find_watchdog(void)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
 	pid_t found = 0;
 
 	while (!found && (entry = readdir(proc))) {
-		char path[300], *stat, want[64];
+		pid_t pid = atoi(entry->d_name);
+		char path[300], *stat;
 
-		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
-		snprintf(want, sizeof(want), "(%s) ", comm);
-		stat = entry->d_name[0] >= '0' && entry->d_name[0] <= '9' ? rig_read(path) : NULL;
-		if (stat && strstr(stat, want) && strstr(stat, want)[strlen(want)] != 'Z')
-			found = atoi(entry->d_name);
+		if (pid <= 0)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+		stat = rig_read(path);
+		if (strstr(stat, "(cudatap-hold) ") && !strstr(stat, "(cudatap-hold) Z") && is_ours(pid))
+			found = pid;
 		free(stat);
 	}
 	closedir(proc);
 	return found;
 }
 
-static bool gone_within(const char *comm, int ms)
+static bool watchdog_gone_within(int ms)
 {
-	for (; ms > 0 && find_process(comm); ms -= 20)
+	for (; ms > 0 && find_watchdog(); ms -= 20)
 		sleep_ms(20);
-	return !find_process(comm);
+	return !find_watchdog();
 }
 
 /* Starts TEST --tracer with OPTIONS... in a process of its own. */
@@ -109,11 +132,11 @@ static void test_killed_while_holding(void **state)
 		start_tracer("-d 60000 -- %s maps %s %s %d", RIG("do"), RIG("out"), RIG("mark.so"), MAPS_MS);
 
 	sleep_ms(300);
-	assert_int_not_equal(find_process("cudatap-hold"), 0);
+	assert_int_not_equal(find_watchdog(), 0);
 	kill(pid, SIGKILL);
 	assert_int_equal(end_of(pid), 128 + SIGKILL);
 	assert_mapped_without_failure(MAPS_MS + 5000);
-	assert_true(gone_within("cudatap-hold", 3000));
+	assert_true(watchdog_gone_within(3000));
 }
 
 static void test_killed_at_any_moment(void **state)
@@ -131,7 +154,7 @@ static void test_killed_at_any_moment(void **state)
 			assert_mapped_without_failure(5000);
 		free(text);
 	}
-	assert_true(gone_within("cudatap-hold", 3000));
+	assert_true(watchdog_gone_within(3000));
 }
 
 /* the command ends at once, its daemon lives on and maps: pipes end, nothing fails */
@@ -146,9 +169,9 @@ static void test_descendants_outlive(void **state)
 			 0);
 	assert_true(now_s() - start < 1.5);
 	assert_int_equal(access(RIG("out"), F_OK), -1);
-	assert_int_not_equal(find_process("cudatap-hold"), 0);
+	assert_int_not_equal(find_watchdog(), 0);
 	assert_mapped_without_failure(6000);
-	assert_true(gone_within("cudatap-hold", 3000));
+	assert_true(watchdog_gone_within(3000));
 	text = rig_read(RIG("piped"));
 	assert_string_equal(text, "");
 	free(text);
@@ -185,10 +208,10 @@ static void test_watchdog_keeps_nothing(void **state)
 
 	assert_int_equal(launch_start(&options, &launch, error, sizeof(error)), 0);
 	assert_null(launch_held(launch));
-	for (int i = 0; i < 100 && !find_process("cudatap-hold"); i++)
+	for (int i = 0; i < 100 && !find_watchdog(); i++)
 		sleep_ms(10);
 	sleep_ms(100);
-	dog = find_process("cudatap-hold");
+	dog = find_watchdog();
 	assert_int_not_equal(dog, 0);
 	snprintf(path, sizeof(path), "/proc/%d/fd", dog);
 	assert_int_equal(count_entries(path), 3);
@@ -202,9 +225,9 @@ static void test_watchdog_keeps_nothing(void **state)
 	kill(dog, SIGTERM);
 	kill(dog, SIGINT);
 	sleep_ms(50);
-	assert_int_equal(find_process("cudatap-hold"), dog);
+	assert_int_equal(find_watchdog(), dog);
 	launch_free(launch);
-	assert_true(gone_within("cudatap-hold", 3000));
+	assert_true(watchdog_gone_within(3000));
 	munmap(ring, 1 << 20);
 	close(big);
 }
@@ -237,7 +260,7 @@ static void test_hung_tracer(void **state)
 	text = rig_read(RIG("files"));
 	assert_non_null(strstr(text, "mark2.so"));
 	free(text);
-	assert_true(gone_within("cudatap-hold", 3000));
+	assert_true(watchdog_gone_within(3000));
 }
 
 /* the watchdog does not meddle with a tracer that is only slow */
@@ -274,7 +297,7 @@ static void test_pid_one(void **state)
 			self, RIG("do"), RIG("out"), RIG("mark.so"), RIG("err")),
 		5);
 	assert_mapped_without_failure(100);
-	assert_true(gone_within("cudatap-hold", 3000));
+	assert_true(watchdog_gone_within(3000));
 }
 
 static void test_text_of_maps(void **state)
