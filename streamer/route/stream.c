@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ struct stream {
 	struct threads *threads;
 	struct clock_map *clock;
 	char run[13];
+	struct sink_origin origin;
 	size_t nformats;
 	struct encoder *encoders[MAX_FORMATS];      /* the reader's */
 	struct encoder *loss_encoders[MAX_FORMATS]; /* the workers', under loss_lock */
@@ -355,8 +357,9 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	make_run(stream->run);
 	losses_init(&stream->losses);
 	snprintf(error, error_size, "out of memory");
-	err = fanout_new(options->config->sinks, options->config->nsinks, encode_sink_loss, stream,
-			 &stream->fanout, error, error_size);
+	stream->origin = (struct sink_origin){options->config->host, stream->run};
+	err = fanout_new(options->config->sinks, options->config->nsinks, &stream->origin, encode_sink_loss,
+			 stream, &stream->fanout, error, error_size);
 	if (!err)
 		err = make_encoders(stream, error, error_size);
 	if (!err) {
@@ -375,8 +378,14 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 
 int stream_start(struct stream *stream)
 {
-	int err = pthread_create(&stream->reader, NULL, reader_main, stream);
+	sigset_t all, old;
+	int err;
 
+	/* signals are the main thread's: here they would end the program at once */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&stream->reader, NULL, reader_main, stream);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	stream->running = !err;
 	return -err;
 }
