@@ -98,8 +98,9 @@ static int fanout_open(struct fanout *fanout, const struct config_sink *sinks, s
 	return r;
 }
 
-int fanout_new(const struct config_sink *sinks, size_t n, fanout_loss_fn encode_loss, void *ctx,
-	       struct fanout **ret_fanout, char *error, size_t error_size)
+int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_origin *origin,
+	       fanout_loss_fn encode_loss, void *ctx, struct fanout **ret_fanout, char *error,
+	       size_t error_size)
 {
 	struct fanout *fanout;
 	int r;
@@ -119,6 +120,7 @@ int fanout_new(const struct config_sink *sinks, size_t n, fanout_loss_fn encode_
 	chunk_pool_init(&fanout->all.pool, UINT32_MAX);
 	fanout->noutlets = n;
 	atomic_init(&fanout->deadline_ns, SINK_NEVER);
+	fanout->all.origin = origin;
 	fanout->all.encode_loss = encode_loss;
 	fanout->all.ctx = ctx;
 	fanout->all.gone_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

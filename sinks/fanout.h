@@ -35,12 +35,14 @@ typedef int (*fanout_loss_fn)(void *ctx, const char *format, const struct sink_l
 /**
  * fanout_new - open all sinks and start their workers
  * @sinks, @n: from the configuration; must outlive the fan-out
+ * @origin: likewise; NULL: nothing is known
  * @encode_loss, @ctx: NULL: no loss events
  * @error: one sentence for the user when the result is negative
  * Returns 0, or a negative errno with every sink closed again.
  */
-int fanout_new(const struct config_sink *sinks, size_t n, fanout_loss_fn encode_loss, void *ctx,
-	       struct fanout **ret_fanout, char *error, size_t error_size);
+int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_origin *origin,
+	       fanout_loss_fn encode_loss, void *ctx, struct fanout **ret_fanout, char *error,
+	       size_t error_size);
 
 /* Distinct formats, in the order of their first sink. */
 size_t fanout_nformats(const struct fanout *fanout);

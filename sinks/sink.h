@@ -98,6 +98,12 @@ struct sink_loss {
 
 /* ---- a sink ---- */
 
+/* Who writes: the same in all lines of a run. */
+struct sink_origin {
+	const char *host; /* as in the events: any bytes */
+	const char *run;  /* names this run of cudatap: letters and digits */
+};
+
 struct sink_ops;
 struct worker;
 
@@ -108,7 +114,8 @@ struct sink {
 	const struct sink_ops *ops;
 	const void *options; /* as ops->keys describe them; outlive the sink */
 	const char *format;
-	void *priv;         /* the kind's own; set by open(), freed by close() */
+	const struct sink_origin *origin; /* or NULL */
+	void *priv;                       /* the kind's own; set by open(), freed by close() */
 	const char *target; /* set by open(): what messages call the outside ("/var/log/x.jsonl") */
 
 	/* A descriptor that the worker watches while it has nothing to write (-1: none): on any of these
@@ -133,7 +140,8 @@ struct sink_result {
 	enum sink_status status;
 	enum sink_reason reason; /* when lost, stalled or gone */
 	int error;               /* the errno behind the reason, for the message; 0: none */
-	bool partial; /* the line after the taken ones is partly out: the next call begins with it */
+	const char *detail; /* for the message in the place of the errno's text; good until the next call */
+	bool partial;       /* the line after the taken ones is partly out: the next call begins with it */
 };
 
 /*

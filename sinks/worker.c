@@ -178,6 +178,7 @@ int worker_new(const struct config_sink *config, struct workers *all, struct wor
 				     .ops = config->ops,
 				     .options = config->options,
 				     .format = config->format,
+				     .origin = all->origin,
 				     .idle_fd = -1,
 				     .worker = worker};
 	atomic_init(&worker->deadline_ns, SINK_NEVER);

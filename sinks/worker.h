@@ -20,6 +20,7 @@
 /* What the workers of one fan-out share. */
 struct workers {
 	struct chunk_pool pool;
+	const struct sink_origin *origin; /* or NULL */
 	fanout_loss_fn encode_loss;
 	void *ctx;
 	atomic_uint n, ngone, nended;

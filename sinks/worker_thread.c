@@ -85,7 +85,9 @@ static void stall_message(struct worker *worker, const struct sink_result *resul
 	worker->quiet_ns = now + WORKER_QUIET_NS;
 	log_msg("sink %s: %s takes no lines: %s%s; they wait in the queue, what does not fit there is lost",
 		sink->name, sink->target ? sink->target : sink->ops->type,
-		result->error ? strerror(result->error) : sink_reason_names[result->reason],
+		result->detail  ? result->detail
+		: result->error ? strerror(result->error)
+				: sink_reason_names[result->reason],
 		result->error == ENOSPC || result->error == EDQUOT ? "; free some space" : "");
 }
 

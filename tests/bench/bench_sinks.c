@@ -82,7 +82,7 @@ static void run(const char *title, char *const *paths, size_t n, bool paced, dou
 						.options = &options[i],
 						.queue = {SINK_QUEUE_EVENTS, SINK_QUEUE_BYTES}};
 	}
-	if (fanout_new(sinks, n, NULL, NULL, &f, error, sizeof(error))) {
+	if (fanout_new(sinks, n, NULL, NULL, NULL, &f, error, sizeof(error))) {
 		fprintf(stderr, "%s\n", error);
 		exit(1);
 	}

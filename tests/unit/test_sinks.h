@@ -188,7 +188,7 @@ static inline struct fanout *open_fanout(const struct config_sink *sinks, size_t
 {
 	char error[512] = "";
 	struct fanout *f = NULL;
-	int r = fanout_new(sinks, n, test_loss, NULL, &f, error, sizeof(error));
+	int r = fanout_new(sinks, n, NULL, test_loss, NULL, &f, error, sizeof(error));
 
 	if (r)
 		print_error("fanout_new: %s\n", error);

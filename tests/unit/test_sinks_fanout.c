@@ -110,7 +110,7 @@ static void test_one_fails_all_close(void **state)
 	struct fanout *f = NULL;
 	char error[64] = "";
 
-	assert_int_equal(fanout_new(sinks, 3, NULL, NULL, &f, error, sizeof(error)), -EIO);
+	assert_int_equal(fanout_new(sinks, 3, NULL, NULL, NULL, &f, error, sizeof(error)), -EIO);
 	assert_null(f);
 	assert_string_equal(error, "no");
 	assert_false(m[0].open);

@@ -134,7 +134,7 @@ static void expect_refused(const struct config_sink *sinks, size_t n, int error,
 	struct fanout *f = NULL;
 	int before = open_fds();
 
-	assert_int_equal(fanout_new(sinks, n, test_loss, NULL, &f, text, sizeof(text)), -error);
+	assert_int_equal(fanout_new(sinks, n, NULL, test_loss, NULL, &f, text, sizeof(text)), -error);
 	assert_null(f);
 	assert_int_equal(open_fds(), before);
 	for (; *words; words++)

@@ -103,7 +103,7 @@ static struct sink_result mock_write(struct sink *sink, const struct line *lines
 		m->last_seq = lines[r.taken + i].meta.seq > 0 ? lines[r.taken + i].meta.seq : m->last_seq;
 	}
 	if (m->gone_after && m->lines >= m->gone_after)
-		r = (struct sink_result){r.taken, 0, SINK_GONE, SINK_PIPE_CLOSED, 0, false};
+		r = (struct sink_result){.taken = r.taken, .status = SINK_GONE, .reason = SINK_PIPE_CLOSED};
 	return r;
 }
 

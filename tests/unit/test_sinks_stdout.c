@@ -455,9 +455,9 @@ static void test_closed_stdout(void **state)
 	fflush(stdout);
 	saved = dup(STDOUT_FILENO);
 	close(STDOUT_FILENO);
-	r[0] = fanout_new(&sink, 1, NULL, NULL, &f, error[0], sizeof(error[0]));
+	r[0] = fanout_new(&sink, 1, NULL, NULL, NULL, &f, error[0], sizeof(error[0]));
 	dup2(reader, STDOUT_FILENO);
-	r[1] = fanout_new(&sink, 1, NULL, NULL, &f, error[1], sizeof(error[1]));
+	r[1] = fanout_new(&sink, 1, NULL, NULL, NULL, &f, error[1], sizeof(error[1]));
 	dup2(saved, STDOUT_FILENO);
 	close(saved);
 	close(reader);
