@@ -24,6 +24,8 @@ ifdef STATIC
 # mk/portable.mk: what the distribution has no static library of lies under STATIC
 LIBBPF_CFLAGS := -isystem $(STATIC)/include
 PACKAGE_CFLAGS := $(LIBBPF_CFLAGS) -DCUDATAP_STATIC
+# no paths of the machine that built it
+MAPPED := -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(STATIC)=portable
 PACKAGE_LIBS := $(STATIC)/lib/libbpf.a $(STATIC)/lib/librdkafka.a \
 	-lelf -ljansson -lyaml -lssl -lcrypto -lzstd -lz -ldl -lm
 LINK := -static-pie
@@ -39,7 +41,7 @@ endif
 MISSING += $(foreach t,$(firstword $(CC)) $(CLANG),$(shell command -v $(t) >/dev/null || echo $(t)))
 
 WARNINGS := -Wall -Wextra -Werror -Wno-unused-parameter
-ALL_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -I. $(PACKAGE_CFLAGS) $(CFLAGS)
+ALL_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -I. $(PACKAGE_CFLAGS) $(MAPPED) $(CFLAGS)
 LIBS = $(PACKAGE_LIBS) -lpthread
 
 # The kernel's names for the architecture; the headers of its ABI lie in the multiarch directory.
@@ -47,7 +49,7 @@ BPF_ARCH ?= $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
 BPF_INCLUDE ?= /usr/include/$(shell uname -m)-linux-gnu
 BPF_CFLAGS ?= -O2 -g
 ALL_BPF_CFLAGS = -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(WARNINGS) -Wno-missing-declarations \
-	$(LIBBPF_CFLAGS) -I$(BPF_INCLUDE) -Ibpf $(BPF_CFLAGS)
+	$(LIBBPF_CFLAGS) -I$(BPF_INCLUDE) -Ibpf $(MAPPED) $(BPF_CFLAGS)
 
 # ---- how ----
 

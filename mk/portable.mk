@@ -9,6 +9,7 @@ portable: ## one static executable, build/portable/cudatap
 
 .PHONY: portable-link
 portable-link: $(BUILD)/cudatap $(BUILD)/check-static
+	@strip --strip-debug $<
 
 # A program that uses what cudatap may not yet: TLS and compression by librdkafka.
 $(BUILD)/check-static: mk/portable/check.c $(BUILD)/obj/mk/portable/names.o
