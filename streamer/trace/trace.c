@@ -63,7 +63,8 @@ static int start_command(struct trace *trace)
 		.argv = trace->cli->command,
 		.user = &trace->user,
 		.stdout_to_stderr = !trace->cli->mix && a_sink_is_stdout(trace->config),
-		.hold = !trace->cli->no_hold,
+		/* files that the configuration names are probed before the command starts */
+		.hold = !trace->cli->no_hold && !trace->config->libraries.n,
 	};
 	char error[512];
 	int err;
@@ -81,7 +82,7 @@ static int start_command(struct trace *trace)
 		log_msg("%s", error);
 		return EXIT_OWN_FAILURE;
 	}
-	if (launch_held(trace->launch) && !trace->cli->no_hold)
+	if (launch_held(trace->launch) && options.hold)
 		log_msg("the command is not held while its libraries are probed (%s): first calls into a "
 			"library may be missed",
 			launch_held(trace->launch));
