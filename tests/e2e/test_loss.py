@@ -1,0 +1,72 @@
+"""Loss at the source: counted exactly, by cause, and told in loss events. The fakes' own count of
+calls is the independent witness."""
+
+import tap
+
+
+def check_exact(run, made, function="cudaMemset"):
+    c = run.stop["calls"]
+    assert c["entries"] == made[function]
+    assert made[function] == len(run.calls) + c["lost"]["ring"], c
+    assert c["emitted"] == len(run.calls)
+    assert c["unpaired"] == c["duplicate"] == c["open"] == c["in_ring"] == 0
+    told = {}
+    for event in run.losses:
+        assert event["source"] == "capture" and event["first_ts"] <= event["last_ts"]
+        told[event["reason"]] = told.get(event["reason"], 0) + event["count"]
+        if "by_function" in event:
+            assert sum(item["count"] for item in event["by_function"]) == event["count"]
+            assert {item["func"] for item in event["by_function"]} == {function}
+    assert told == {cause: n for cause, n in c["lost"].items() if n}
+
+
+def rate(tmp_path, counts, text, threads, calls, options=()):
+    options = ["-c", tap.config(tmp_path, "api: [runtime]\nfamilies: []\ninclude: [cudaMemset]\n" + text), *options]
+    env = {"FAKE_CUDA_COUNTS": str(counts), "FAKE_CUDA_NESTED": "0"}
+    run = tap.trace(tmp_path, tap.program("rate"), threads, calls, options=options, env=env, timeout=60)
+    made = tap.read_counts(counts)
+    assert made["cudaMemset"] == int(threads) * int(calls)
+    return run, made
+
+
+def test_small_ring(tmp_path, counts):
+    """Four threads at full rate, a ring for some hundred calls, a reader that comes seldom: much is lost."""
+    run, made = rate(tmp_path, counts, "ring: {size: 64KiB, flush: 500ms}", "4", "25000")
+    check_exact(run, made)
+    assert run.code == 0
+    assert run.stop["calls"]["lost"]["ring"] > 0 and run.losses, "nothing was lost: the test shows nothing"
+    assert "lost" in run.stderr
+
+
+def test_loss_by_every_method(tmp_path, counts):
+    for method in tap.PROBES:
+        before = tap.read_counts(counts)["cudaMemset"]
+        options = ["-c", tap.config(tmp_path, "api: [runtime]\nfamilies: []\ninclude: [cudaMemset]\n"
+                                              "ring: {size: 64KiB, flush: 500ms}"), f"--probes={method}"]
+        env = {"FAKE_CUDA_COUNTS": str(counts), "FAKE_CUDA_NESTED": "0"}
+        run = tap.trace(tmp_path, tap.program("rate"), "2", "10000", options=options, env=env, timeout=60)
+        check_exact(run, {"cudaMemset": tap.read_counts(counts)["cudaMemset"] - before})
+        assert run.start["method"] == method
+
+
+def test_full_rate_of_one_thread(tmp_path, counts):
+    """One thread at full rate, nothing lost, with the default ring."""
+    run, made = rate(tmp_path, counts, "", "1", "100000")
+    check_exact(run, made)
+    assert run.lost() == 0
+    run.assert_clean()
+    assert [call["bytes"] for call in run.calls] == list(range(1, 100001))
+
+
+def test_fail_on_loss(tmp_path, counts):
+    run, _ = rate(tmp_path, counts, "ring: {size: 64KiB, flush: 500ms}", "4", "25000", ["--fail-on-loss"])
+    assert run.lost() > 0 and run.code == 3
+    run, _ = rate(tmp_path, counts, "", "1", "0", ["--fail-on-loss"]) if False else (run, None)
+    quiet = tap.trace(tmp_path, tap.FAKE / "demo", options=["--fail-on-loss"])
+    assert quiet.code == 0
+
+
+def test_killed_command_beats_loss(tmp_path):
+    """--fail-on-loss replaces a 0 only."""
+    run = tap.trace(tmp_path, "sh", "-c", "exit 5", options=["--fail-on-loss"])
+    assert run.code == 5
