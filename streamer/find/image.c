@@ -28,11 +28,16 @@ struct hit {
 
 struct search {
 	const struct elf_file *file;
-	const struct find_names *names; /* of the symbol table being read */
 	struct hit *hits;
 	size_t nhits, size;
 	size_t nunknown[TABLE_NAPIS];
 	bool outside; /* a function's bytes are not in the file */
+};
+
+/* One symbol table of it. */
+struct table_search {
+	struct search *search;
+	struct find_names names;
 };
 
 /* endbr64 would be single-stepped; at the next instruction stack and arguments are the same. */
@@ -51,8 +56,9 @@ static uint64_t past_endbr(const struct elf_file *file, uint64_t offset)
 
 static int take_symbol(void *ctx, const Elf64_Sym *symbol)
 {
-	struct search *s = ctx;
-	const struct find_name *name = find_names_get(s->names, symbol->st_name);
+	const struct table_search *table = ctx;
+	const struct find_name *name = find_names_get(&table->names, symbol->st_name);
+	struct search *s = table->search;
 	Elf64_Shdr section;
 	uint64_t offset;
 
@@ -89,7 +95,7 @@ static int take_symbol(void *ctx, const Elf64_Sym *symbol)
 
 static int search_table(struct search *s, const Elf64_Shdr *table, bool unknown)
 {
-	struct find_names names;
+	struct table_search search = {.search = s};
 	Elf64_Shdr strings;
 	int err;
 
@@ -97,13 +103,12 @@ static int search_table(struct search *s, const Elf64_Shdr *table, bool unknown)
 		return 0;
 	err = elf_file_section(s->file, table->sh_link, &strings);
 	if (!err)
-		err = find_names_scan(s->file, &strings, unknown, &names);
+		err = find_names_scan(s->file, &strings, unknown, &search.names);
 	if (err)
 		return err;
-	s->names = &names;
-	if (names.nknown)
-		err = elf_file_functions(s->file, table, take_symbol, s);
-	find_names_free(&names);
+	if (search.names.nknown)
+		err = elf_file_functions(s->file, table, take_symbol, &search);
+	find_names_free(&search.names);
 	return err;
 }
 
