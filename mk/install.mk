@@ -8,8 +8,10 @@ DOCDIR ?= $(PREFIX)/share/doc/cudatap
 PROGRAM ?= $(BUILD)/cudatap
 INSTALLED = $(DESTDIR)$(BINDIR)/cudatap
 
-# What tracing takes without root; the last but one opens other processes' mapped files.
-CAPABILITIES := cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_checkpoint_restore,cap_sys_resource
+# What tracing takes without root: probes; other processes' memory maps and the files in them.
+CAPABILITIES := cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_checkpoint_restore
+# More open files, for the probes of old kernels; a container that lacks it could not start the program.
+CAPABILITIES_OPTIONAL := cap_sys_resource
 
 .PHONY: install install-caps uninstall
 install: $(PROGRAM) ## install to PREFIX (/usr/local), below DESTDIR; SETCAP=1: and install-caps
@@ -25,7 +27,7 @@ endif
 ifeq ($(SETCAP),1)
 	@$(MAKE) --no-print-directory install-caps
 else
-	@echo "To trace without root or sudo, once: make install-caps$(if $(filter-out /usr/local,$(PREFIX)), PREFIX=$(PREFIX)) [GROUP=NAME]"
+	@$(if $(DESTDIR),:,echo) "To trace without root or sudo, once: make install-caps$(if $(filter-out /usr/local,$(PREFIX)), PREFIX=$(PREFIX)) [GROUP=NAME]"
 endif
 
 # Whoever may run the file sees the CUDA calls of every process: GROUP=NAME keeps it to a group.
@@ -34,7 +36,8 @@ ifneq ($(GROUP),)
 	chgrp $(GROUP) $(INSTALLED)
 	chmod 750 $(INSTALLED)
 endif
-	PATH=$$PATH:/usr/sbin:/sbin setcap $(CAPABILITIES)+ep $(INSTALLED)
+	PATH=$$PATH:/usr/sbin:/sbin; setcap $(CAPABILITIES),$(CAPABILITIES_OPTIONAL)+ep $(INSTALLED) && \
+		$(INSTALLED) --version >/dev/null 2>&1 || setcap $(CAPABILITIES)+ep $(INSTALLED)
 
 uninstall: ## remove what `make install` put there
 	rm -f $(INSTALLED) $(DESTDIR)$(MANDIR)/man1/cudatap.1

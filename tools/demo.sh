@@ -15,6 +15,6 @@ fi
 if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 2 ]; }; then
 	exec sudo "$cudatap" -- "$program"
 fi
-echo "cudatap: the demo needs root or capabilities: run it as root, or run \`setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_checkpoint_restore,cap_sys_resource+ep $cudatap\`" \
+echo "cudatap: the demo needs root or capabilities: run it as root, or run \`setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_checkpoint_restore+ep $cudatap\`" \
 	"as root and then \`make demo\` again" >&2
 exit 1
