@@ -36,4 +36,20 @@ one ptds "" ./calls-ptds %s
 one stripped --static-stripped ./calls-stripped %s
 one torch --torch python3 "$here/train.py" %s
 one triton --triton python3 "$here/kernel_triton.py" %s
+# By default no driver call inside a runtime call comes up as if the program had made it.
+for program in calls-shared calls-static; do
+	"$tap" -o default.jsonl -- ./$program default.json >/dev/null 2>&1
+	jq_out=$(python3 -c '
+import collections, json, sys
+calls = [e for e in map(json.loads, open("default.jsonl")) if e["type"] == "call"]
+print(dict(collections.Counter(c["func"] for c in calls if c["api"] == "driver")), len(calls))')
+	echo "$program, default families: driver calls seen as outermost, calls in all: $jq_out"
+done
+"$tap" --nested -f all -o nested.jsonl -- ./calls-shared nested.json >/dev/null 2>&1
+echo "which driver functions each runtime function calls:"
+python3 -c '
+import collections, json
+pairs = collections.Counter((c["parent"], c.get("symbol", c["func"])) for c in map(json.loads, open("nested.jsonl"))
+                            if c["type"] == "call" and c.get("depth"))
+print(json.dumps(sorted([*k, n] for k, n in pairs.items())))'
 exit $failed
