@@ -36,14 +36,36 @@ struct config_pids {
 	size_t n;
 };
 
+/* Which calls are meant: those for which every condition that is there holds. */
+struct config_filter {
+	uint64_t status;                 /* bit i: enum call_status; 0: any */
+	struct config_strings errors;    /* names of cudaError_t or CUresult; empty: any */
+	struct config_strings functions; /* names or globs; empty: any */
+	bool *families;                  /* [table_nfamilies]; NULL: any */
+	uint64_t min_duration_ns;
+	uint64_t min_bytes; /* 0: also calls that move nothing */
+};
+
 struct config_sink {
 	char *name;                 /* its key in the map: unique */
 	const struct sink_ops *ops; /* from `type` */
-	char *format;               /* "json" */
+	char *format;               /* of encode_format_names[] */
 	void *options;              /* the kind's own options, by its key table */
 	struct {
-		uint64_t max_events, max_bytes;
+		bool args; /* false leaves them out whatever config.fields.args says */
+	} fields;
+	struct config_filter filter;
+	struct {
+		int64_t events; /* calls per second; 0: no limit */
+		int64_t burst;  /* at once; 0: as many as in a second */
+	} rate_limit;
+	struct {
+		int64_t max_events;
+		uint64_t max_bytes;
+		int when_full; /* enum sink_when_full */
+		uint64_t block_timeout_ns;
 	} queue;
+	bool allow_stall; /* when_full: block beside other sinks */
 };
 
 struct config {

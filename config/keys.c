@@ -5,6 +5,10 @@
 #include "keys.h"
 #include "internal.h"
 
+#include "../sinks/sink.h"
+#include "../streamer/decode/decode.h"
+#include "../streamer/encode/encode.h"
+
 #define KiB 1024ll
 #define MiB (1024 * KiB)
 #define GiB (1024 * MiB)
@@ -14,7 +18,19 @@
 #define AT(member) offsetof(struct config, member)
 
 static const char *const auto_words[] = {"auto", NULL};
-static const char *const formats[] = {"json", NULL};
+static const char *const statuses[] = {
+	[CALL_OK] = "ok",
+	[CALL_ERROR] = "error",
+	[CALL_NOT_READY] = "not_ready",
+	[CALL_UNFINISHED] = "unfinished",
+	NULL,
+};
+static const char *const when_full[] = {
+	[SINK_DROP_NEWEST] = "drop_newest",
+	[SINK_DROP_OLDEST] = "drop_oldest",
+	[SINK_BLOCK] = "block",
+	NULL,
+};
 
 static const struct key processes[] = {
 	{.name = "pids",
@@ -59,21 +75,103 @@ static const struct key ring[] = {
 	{0},
 };
 
+#define SINK(member) offsetof(struct config_sink, member)
+
+static const struct key sink_fields[] = {
+	{.name = "args",
+	 .type = KEY_BOOL,
+	 .offset = SINK(fields.args),
+	 .fallback = "true",
+	 .about = "`false` leaves `args` and `out` away for this sink; `true` leaves it to the "
+		  "configuration's "
+		  "own `fields.args`"},
+	{0},
+};
+
+static const struct key filter[] = {
+	{.name = "status",
+	 .type = KEY_WORDS,
+	 .offset = SINK(filter.status),
+	 .fallback = "[]",
+	 .words = statuses,
+	 .about = "only calls that ended so; an empty list is any status"},
+	{.name = "errors",
+	 .type = KEY_ERRORS,
+	 .offset = SINK(filter.errors),
+	 .fallback = "[]",
+	 .about = "only calls with one of these errors, such as `cudaErrorMemoryAllocation`"},
+	{.name = "functions",
+	 .type = KEY_FUNCTIONS,
+	 .offset = SINK(filter.functions),
+	 .fallback = "[]",
+	 .about = "only calls of these functions, by name or glob"},
+	{.name = "families",
+	 .type = KEY_FAMILIES,
+	 .offset = SINK(filter.families),
+	 .about = "only calls of functions in these families"},
+	{.name = "min_duration",
+	 .type = KEY_DURATION,
+	 .offset = SINK(filter.min_duration_ns),
+	 .fallback = "0",
+	 .about = "only calls that took at least so long"},
+	{.name = "min_bytes",
+	 .type = KEY_SIZE,
+	 .offset = SINK(filter.min_bytes),
+	 .fallback = "0",
+	 .about = "only calls with `bytes` of at least so many"},
+	{0},
+};
+
+static const struct key rate_limit[] = {
+	{.name = "events",
+	 .type = KEY_INT,
+	 .offset = SINK(rate_limit.events),
+	 .fallback = "0",
+	 .min = 0,
+	 .max = 1000000000,
+	 .about = "calls per second at most, on average; 0 is no limit. Further ones are counted as "
+		  "`rate_limited`"},
+	{.name = "burst",
+	 .type = KEY_INT,
+	 .offset = SINK(rate_limit.burst),
+	 .fallback = "0",
+	 .min = 0,
+	 .max = 1000000000,
+	 .about = "calls that may come at once after a quiet time; 0 is as many as in a second"},
+	{0},
+};
+
 static const struct key queue[] = {
 	{.name = "max_events",
 	 .type = KEY_INT,
-	 .offset = offsetof(struct config_sink, queue.max_events),
+	 .offset = SINK(queue.max_events),
 	 .fallback = "65536",
 	 .min = 1,
 	 .max = 1 << 24,
-	 .about = "events that may wait for the sink; further ones are lost, and counted"},
+	 .about = "events that may wait for the sink"},
 	{.name = "max_bytes",
 	 .type = KEY_SIZE,
-	 .offset = offsetof(struct config_sink, queue.max_bytes),
+	 .offset = SINK(queue.max_bytes),
 	 .fallback = "32MiB",
 	 .min = 64 * KiB,
 	 .max = 4 * GiB,
 	 .about = "bytes of waiting events, likewise"},
+	{.name = "when_full",
+	 .type = KEY_ENUM,
+	 .offset = SINK(queue.when_full),
+	 .fallback = "drop_newest",
+	 .words = when_full,
+	 .about = "which events are lost, and counted, when no more may wait; `block` lets the reader of all "
+		  "events wait for room"},
+	{.name = "block_timeout",
+	 .type = KEY_DURATION,
+	 .offset = SINK(queue.block_timeout_ns),
+	 .fallback = "1s",
+	 .min = MS,
+	 .max = 60 * S,
+	 .about =
+		 "how long the reader waits with `when_full: block`; then the newest events are lost, and it "
+		 "waits again only when the sink has taken some"},
 	{0},
 };
 
@@ -87,9 +185,20 @@ const struct key config_sink_keys[] = {
 	 .type = KEY_STRING,
 	 .offset = offsetof(struct config_sink, format),
 	 .fallback = "json",
-	 .words = formats,
+	 .words = encode_format_names,
 	 .about = "how events are written"},
+	{.name = "fields", .type = KEY_MAP, .children = sink_fields, .about = "what this sink's events hold"},
+	{.name = "filter",
+	 .type = KEY_MAP,
+	 .children = filter,
+	 .about = "which calls go to this sink: those for which every condition holds"},
+	{.name = "rate_limit", .type = KEY_MAP, .children = rate_limit, .about = "how many calls go to it"},
 	{.name = "queue", .type = KEY_MAP, .children = queue, .about = "what may wait for a slow sink"},
+	{.name = "allow_stall",
+	 .type = KEY_BOOL,
+	 .offset = SINK(allow_stall),
+	 .fallback = "false",
+	 .about = "allow `queue.when_full: block` beside other sinks, which it then holds up as well"},
 	{0},
 };
 

@@ -17,10 +17,12 @@ enum key_type {
 	KEY_DURATION,  /* uint64_t ns: 10us, 20ms, 1.5s, 2m, 1h, 1d */
 	KEY_STRING,    /* char *, owned; one of `words` if there are any */
 	KEY_ENUM,      /* int: index in `words` */
+	KEY_WORDS,     /* uint64_t: list of `words`, bit i for the word of that index */
 	KEY_STRINGS,   /* struct config_strings; a word of `words` stands for the empty list */
 	KEY_PIDS,      /* struct config_pids: list of positive integers */
 	KEY_FAMILIES,  /* bool *: list or word: family names, default, all */
 	KEY_FUNCTIONS, /* struct config_strings: names and globs, each matching at least one function */
+	KEY_ERRORS,    /* struct config_strings: names of error codes */
 	KEY_APIS,      /* bool [TABLE_NAPIS] */
 	KEY_FIELDS,    /* struct config_fields: map of constant strings */
 	KEY_MODE,      /* mode_t, octal: "0640" */
@@ -46,7 +48,7 @@ struct key {
 	bool required;
 	unsigned flags;             /* KEY_SECRET ... */
 	int64_t min, max;           /* INT, SIZE, DURATION: bounds; STRING: of its bytes; when max is not 0 */
-	const char *const *words;   /* ENUM, STRING, STRINGS: NULL-terminated */
+	const char *const *words;   /* ENUM, STRING, WORDS, STRINGS: NULL-terminated */
 	const struct key *children; /* MAP: rows up to one without a name */
 	const char *about;          /* one sentence for the reference */
 };

@@ -11,6 +11,7 @@ const struct key_type_ops *const key_types[KEY_NTYPES] = {
 	[KEY_STRINGS] = &type_strings,     [KEY_PIDS] = &type_pids,
 	[KEY_FAMILIES] = &type_families,   [KEY_FUNCTIONS] = &type_functions,
 	[KEY_APIS] = &type_apis,           [KEY_FIELDS] = &type_fields,
+	[KEY_WORDS] = &type_words,         [KEY_ERRORS] = &type_errors,
 	[KEY_MODE] = &type_mode,           [KEY_MAP] = &type_map,
 	[KEY_SINKS] = &type_sinks,         [KEY_LITERAL] = &type_literal,
 	[KEY_SINK_KIND] = &type_sink_kind,

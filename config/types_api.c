@@ -232,6 +232,55 @@ const struct key_type_ops type_functions = {
 	.schema = functions_schema,
 };
 
+/* ---- errors ---- */
+
+#define MAX_ERRORS 512 /* of both libraries */
+
+static size_t error_names(const char *names[MAX_ERRORS])
+{
+	size_t n = 0;
+
+	for (int api = 0; api < TABLE_NAPIS; api++)
+		for (unsigned i = 0; i < table_nerrors[api] && n < MAX_ERRORS; i++)
+			names[n++] = table_errors[api][i].name;
+	return n;
+}
+
+static void errors_names_add(const struct key *key, const struct node *node, void *value,
+			     struct errors *errors)
+{
+	const char *names[MAX_ERRORS];
+	size_t n = error_names(names);
+
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(names[i], node->text)) {
+			type_strings.read(&(struct key){.name = key->name, .type = KEY_STRINGS}, node, value,
+					  errors);
+			return;
+		}
+	errors_add(errors, &node->mark, "no error of either library is called %s%s", QUOTE(node->text),
+		   errors_full(errors) ? "" : hint_word(node->text, names, n).text);
+}
+
+static void errors_read(const struct key *key, const struct node *node, void *base, struct errors *errors)
+{
+	words_each(key, node, key_value(key, base), errors, errors_names_add);
+}
+
+static json_t *errors_schema(const struct key *key)
+{
+	return words_schema(json_pack("{s:s, s:s}", "type", "string", "pattern", "^(cudaError|CUDA_)"), 0);
+}
+
+const struct key_type_ops type_errors = {
+	.wants = "a list of error names",
+	.shapes = SHAPE_WORDS,
+	.read = errors_read,
+	.print = functions_print,
+	.free = functions_free,
+	.schema = errors_schema,
+};
+
 /* ---- libraries ---- */
 
 static const char *const api_names[TABLE_NAPIS] = {[TABLE_RUNTIME] = "runtime", [TABLE_DRIVER] = "driver"};

@@ -8,9 +8,9 @@
 extern const struct key_type_ops type_bool, type_int, type_size, type_duration, type_string, type_enum,
 	type_mode, type_literal;
 /* types_words.c */
-extern const struct key_type_ops type_strings, type_pids, type_fields;
+extern const struct key_type_ops type_words, type_strings, type_pids, type_fields;
 /* types_api.c */
-extern const struct key_type_ops type_families, type_functions, type_apis;
+extern const struct key_type_ops type_families, type_functions, type_errors, type_apis;
 /* types_sinks.c */
 extern const struct key_type_ops type_sinks, type_sink_kind;
 /* types.c */

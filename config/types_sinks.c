@@ -119,6 +119,21 @@ static void sink_read(struct config *config, const struct node *name, const stru
 		errors_add(errors, &node->mark, "sink %s: %s", QUOTE(name->text), why);
 }
 
+/* A sink that stalls the reader stalls all the others. */
+static void check_stalls(const struct config *config, const struct node *map, struct errors *errors)
+{
+	for (size_t i = 0; config->nsinks > 1 && i < config->nsinks; i++) {
+		const struct config_sink *sink = &config->sinks[i];
+		const struct node *node = node_get(node_get(node_get(map, sink->name), "queue"), "when_full");
+
+		if (sink->queue.when_full == SINK_BLOCK && !sink->allow_stall)
+			errors_add(errors, node ? &node->mark : &map->mark,
+				   "sink %s: \"when_full: block\" would hold up the other sinks; if you want "
+				   "that, add \"allow_stall: true\"",
+				   QUOTE(sink->name));
+	}
+}
+
 static void sinks_read(const struct key *key, const struct node *node, void *base, struct errors *errors)
 {
 	if (!node->n)
@@ -128,6 +143,7 @@ static void sinks_read(const struct key *key, const struct node *node, void *bas
 	for (size_t i = 0; i < node->n && i < FANOUT_MAX_SINKS; i++)
 		if (name_check(node->entries[i].key, errors))
 			sink_read(base, node->entries[i].key, node->entries[i].value, errors);
+	check_stalls(base, node, errors);
 }
 
 static void sinks_print(const struct key *key, const void *base, struct emit *emit)

@@ -18,6 +18,59 @@ static void out_of_memory(const struct node *node, struct errors *errors)
 	errors_add(errors, &node->mark, "%s", strerror(ENOMEM));
 }
 
+/* ---- words of a closed set ---- */
+
+static void words_add(const struct key *key, const struct node *node, void *value, struct errors *errors)
+{
+	for (unsigned i = 0; key->words[i]; i++)
+		if (!strcmp(key->words[i], node->text)) {
+			*(uint64_t *)value |= 1ull << i;
+			return;
+		}
+	errors_add(errors, &node->mark, "unknown %s %s%s", key->name, QUOTE(node->text),
+		   hint_word(node->text, key->words, words_count(key->words)).text);
+}
+
+static void words_read(const struct key *key, const struct node *node, void *base, struct errors *errors)
+{
+	words_each(key, node, key_value(key, base), errors, words_add);
+}
+
+static void words_print(const struct key *key, const void *base, struct emit *emit)
+{
+	uint64_t set = *(const uint64_t *)key_const_value(key, base);
+
+	emit_list(emit);
+	for (unsigned i = 0; key->words[i]; i++)
+		if (set & 1ull << i)
+			emit_word(emit, key->words[i]);
+	emit_list_end(emit);
+}
+
+static void words_free(const struct key *key, void *base)
+{
+	*(uint64_t *)key_value(key, base) = 0;
+}
+
+static json_t *words_schema(const struct key *key)
+{
+	json_t *list = json_array(), *one = json_pack("{s:o}", "enum", list);
+
+	for (unsigned i = 0; key->words[i]; i++)
+		json_array_append_new(list, json_string(key->words[i]));
+	return json_pack("{s:[o, {s:s, s:O, s:i}]}", "anyOf", one, "type", "array", "items", one, "maxItems",
+			 TREE_MAX_ITEMS);
+}
+
+const struct key_type_ops type_words = {
+	.wants = "a list of words",
+	.shapes = SHAPE_WORDS,
+	.read = words_read,
+	.print = words_print,
+	.free = words_free,
+	.schema = words_schema,
+};
+
 /* ---- strings ---- */
 
 static void strings_add(const struct key *key, const struct node *node, void *value, struct errors *errors)

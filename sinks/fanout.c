@@ -16,9 +16,10 @@
 
 static_assert(FANOUT_MAX_LINE <= CHUNK_BYTES, "a line must fit into a chunk");
 
-/* Lines of one format being written. */
+/* Lines of one form being written. */
 struct stream {
 	const char *format;
+	bool args;
 	uint64_t sinks;
 	struct chunk *chunk;
 	struct chunk *scratch; /* always there: where lines go when there is no memory */
@@ -50,21 +51,22 @@ struct fanout {
 
 /* ---- life ---- */
 
-static int stream_find(struct fanout *fanout, const char *format)
+static int stream_find(struct fanout *fanout, const char *format, bool args)
 {
 	for (size_t i = 0; i < fanout->nstreams; i++)
-		if (!strcmp(fanout->streams[i].format, format))
+		if (fanout->streams[i].args == args && !strcmp(fanout->streams[i].format, format))
 			return (int)i;
 	return -1;
 }
 
-static int stream_add(struct fanout *fanout, const char *format, size_t sink)
+static int stream_add(struct fanout *fanout, const struct config_sink *config, size_t sink)
 {
-	int i = stream_find(fanout, format);
+	int i = stream_find(fanout, config->format, config->fields.args);
 
 	if (i < 0) {
 		i = (int)fanout->nstreams++;
-		fanout->streams[i].format = format;
+		fanout->streams[i].format = config->format;
+		fanout->streams[i].args = config->fields.args;
 		fanout->streams[i].scratch = chunk_get(&fanout->all.pool);
 		if (!fanout->streams[i].scratch)
 			return -ENOMEM;
@@ -79,7 +81,7 @@ static int fanout_open(struct fanout *fanout, const struct config_sink *sinks, s
 	int r = 0;
 
 	for (size_t i = 0; i < n && !r; i++) {
-		r = stream_add(fanout, sinks[i].format, i);
+		r = stream_add(fanout, &sinks[i], i);
 		if (r)
 			snprintf(error, size, "sink %s: out of memory", sinks[i].name);
 		else
@@ -333,10 +335,21 @@ int fanout_gone_fd(const struct fanout *fanout)
 	return fanout->all.gone_fd;
 }
 
+bool fanout_wants_exit(const struct fanout *fanout)
+{
+	return atomic_load(&fanout->all.exit);
+}
+
 void fanout_reopen(struct fanout *fanout)
 {
 	for (size_t i = 0; i < fanout->noutlets; i++)
 		worker_reopen(fanout->outlets[i].worker);
+}
+
+void fanout_rotate(struct fanout *fanout)
+{
+	for (size_t i = 0; i < fanout->noutlets; i++)
+		worker_rotate(fanout->outlets[i].worker);
 }
 
 /* ---- what there is ---- */
@@ -349,6 +362,11 @@ size_t fanout_nformats(const struct fanout *fanout)
 const char *fanout_format(const struct fanout *fanout, size_t format)
 {
 	return fanout->streams[format].format;
+}
+
+bool fanout_format_args(const struct fanout *fanout, size_t format)
+{
+	return fanout->streams[format].args;
 }
 
 uint64_t fanout_format_sinks(const struct fanout *fanout, size_t format)

@@ -1,6 +1,7 @@
 /*
- * The fan-out: lines are encoded once per format into chunks and go by
- * reference into the queue of every sink that wants them.
+ * The fan-out: lines are encoded once per form (a format, with arguments or
+ * without) into chunks and go by reference into the queue of every sink that
+ * wants them.
  *
  * Threads: the reader thread owns the fan-out; only it calls fanout_reserve(),
  * fanout_commit(), fanout_withhold() and fanout_flush(). The functions marked
@@ -44,9 +45,11 @@ int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_orig
 	       fanout_loss_fn encode_loss, void *ctx, struct fanout **ret_fanout, char *error,
 	       size_t error_size);
 
-/* Distinct formats, in the order of their first sink. */
+/* Distinct forms of lines (format, with args or without), in the order of their first sink. Functions that
+ * take a @format mean an index into these. */
 size_t fanout_nformats(const struct fanout *fanout);
 const char *fanout_format(const struct fanout *fanout, size_t format);
+bool fanout_format_args(const struct fanout *fanout, size_t format);
 /** fanout_format_sinks - which sinks have that format */
 uint64_t fanout_format_sinks(const struct fanout *fanout, size_t format);
 
@@ -80,11 +83,14 @@ void fanout_withhold(struct fanout *fanout, uint64_t sinks, enum fanout_withhold
 void fanout_lost(struct fanout *fanout, uint64_t sinks, enum sink_reason reason, uint64_t seq);
 
 /** fanout_flush - hand all committed lines to the queues and wake sleeping workers; at the end of
- * each batch of the ring */
+ * each batch of the ring. Like fanout_reserve() it waits only for sinks with when_full: block. */
 void fanout_flush(struct fanout *fanout);
 
 /** fanout_reopen - [any] every sink opens its outside anew (SIGHUP, rotation by others) */
 void fanout_reopen(struct fanout *fanout);
+
+/** fanout_rotate - [any] every sink that keeps generations begins a new one (SIGUSR1) */
+void fanout_rotate(struct fanout *fanout);
 
 /** fanout_counters - [any] a snapshot that satisfies the equation; lines committed but not flushed
  * are not in it */
@@ -92,7 +98,9 @@ void fanout_counters(const struct fanout *fanout, size_t sink, struct sink_count
 
 /** fanout_all_gone - [any] has the outside of every sink gone for good (readers of pipes)? */
 bool fanout_all_gone(const struct fanout *fanout);
-/** fanout_gone_fd - readable from the moment fanout_all_gone() is true */
+/** fanout_wants_exit - [any] did a sink fail for which the user wants cudatap to end? */
+bool fanout_wants_exit(const struct fanout *fanout);
+/** fanout_gone_fd - readable from the moment fanout_all_gone() or fanout_wants_exit() is true */
 int fanout_gone_fd(const struct fanout *fanout);
 
 /**

@@ -184,3 +184,79 @@ void queue_consume(struct queue *queue, size_t n)
 		chunk_unref(chunk);
 	}
 }
+
+/* A gap at run @i for one more run. */
+static bool open_gap(struct queue *queue, size_t i)
+{
+	if (queue->nruns == queue->capacity && !queue_grow(queue))
+		return false;
+	for (size_t j = queue->nruns++; j > i; j--)
+		*run_at(queue, j) = *run_at(queue, j - 1);
+	return true;
+}
+
+/* The runs before @i move up by one; usually they are few: what a writer holds. */
+static void close_gap(struct queue *queue, size_t i)
+{
+	for (size_t j = i; j > 0; j--)
+		*run_at(queue, j) = *run_at(queue, j - 1);
+	queue->head = (queue->head + 1) & (queue->capacity - 1);
+	queue->nruns--;
+}
+
+/* Runs of one chunk lie side by side: does a neighbour of run @i pin it, too? */
+static bool pinned_beside(const struct queue *queue, size_t i)
+{
+	const struct chunk *chunk = run_at(queue, i)->chunk;
+
+	return (i && run_at(queue, i - 1)->chunk == chunk) ||
+	       (i + 1 < queue->nruns && run_at(queue, i + 1)->chunk == chunk);
+}
+
+/* The run that begins with line @skip, cut in two when that lies inside one. NRUNS: there is none. */
+static size_t run_from(struct queue *queue, size_t skip)
+{
+	size_t i = 0;
+
+	while (i < queue->nruns && run_at(queue, i)->count <= skip)
+		skip -= run_at(queue, i++)->count;
+	if (i == queue->nruns || !skip)
+		return i;
+	if (!open_gap(queue, i))
+		return queue->nruns;
+	run_at(queue, i)->count = (uint32_t)skip;
+	run_at(queue, i + 1)->first += (uint32_t)skip;
+	run_at(queue, i + 1)->count -= (uint32_t)skip;
+	chunk_ref(run_at(queue, i)->chunk);
+	return i + 1;
+}
+
+size_t queue_evict(struct queue *queue, size_t skip, size_t max, uint64_t *ret_seq_first,
+		   uint64_t *ret_seq_last)
+{
+	size_t i = max ? run_from(queue, skip) : queue->nruns;
+	struct queue_run *run;
+	const struct line *lines;
+	uint32_t n;
+
+	if (i == queue->nruns)
+		return 0;
+	run = run_at(queue, i);
+	n = run->count < max ? run->count : (uint32_t)max;
+	lines = &run->chunk->lines[run->first];
+	*ret_seq_first = lines[0].meta.seq;
+	*ret_seq_last = lines[n - 1].meta.seq;
+	queue->events -= n;
+	queue->bytes -= lines_bytes(lines, n);
+	run->first += n;
+	run->count -= n;
+	if (!run->count) {
+		struct chunk *chunk = run->chunk;
+
+		if (!pinned_beside(queue, i))
+			queue->pinned -= sizeof(*chunk);
+		close_gap(queue, i);
+		chunk_unref(chunk);
+	}
+	return n;
+}

@@ -5,7 +5,7 @@
  * The consumer looks at the front with queue_peek(), works without the lock,
  * and takes away with queue_consume() what is done with; until then the
  * lines count as queued and their chunks stay. Only the consumer takes from
- * the front.
+ * the front; queue_evict() takes from behind what it has in its hands.
  *
  * How much memory a queue can pin. A queued line pins its whole chunk, and a
  * sink that wants one line in a thousand would pin a thousand times its
@@ -64,5 +64,12 @@ size_t queue_peek(const struct queue *queue, struct line *room, size_t max, uint
 
 /** queue_consume - the first @n lines are done with */
 void queue_consume(struct queue *queue, size_t n);
+
+/** queue_evict - give up lines to make room for others
+ * @skip: lines at the front that stay: those in the consumer's hands
+ * @max: at most so many of the lines behind them
+ * Returns how many lines went; they lay in one run, so that a second call may find more. */
+size_t queue_evict(struct queue *queue, size_t skip, size_t max, uint64_t *ret_seq_first,
+		   uint64_t *ret_seq_last);
 
 #endif

@@ -20,6 +20,13 @@
 #define SINK_QUEUE_EVENTS 65536
 #define SINK_QUEUE_BYTES  (32u << 20)
 
+/* What becomes of lines for which the queue has no room. */
+enum sink_when_full {
+	SINK_DROP_NEWEST, /* they are lost */
+	SINK_DROP_OLDEST, /* the oldest queued lines are, but those that are being written */
+	SINK_BLOCK,       /* the reader waits up to block_timeout; then they are lost */
+};
+
 /* ---- lines ---- */
 
 /* Encoded lines of one format. The reader appends until it is full; a line that
@@ -127,10 +134,12 @@ struct sink {
 };
 
 enum sink_status {
-	SINK_DONE,    /* go on; lines that were not taken are offered again at once */
+	SINK_DONE,    /* go on; lines that were not taken are offered again at once (a queue that drops its
+		       * oldest may have dropped them meanwhile, but for a `partial` one) */
 	SINK_STALLED, /* the outside takes nothing at present: they are offered again after a pause that
 		       * doubles from 50 ms to 1 s. What the queue loses meanwhile counts under `reason`. */
 	SINK_GONE,    /* the outside is gone for good: everything else is lost for `reason` */
+	SINK_EXIT,    /* as SINK_GONE, and cudatap is to end because of it: the user chose so */
 };
 
 /* What write() did. */
@@ -175,6 +184,8 @@ struct sink_ops {
 	void (*flush)(struct sink *sink, uint64_t deadline_ns);
 	/* Open the outside anew (rotation by others); on failure keep the old one: negative errno. */
 	int (*reopen)(struct sink *sink);
+	/* Begin a new generation (SIGUSR1); on failure go on with the old one: negative errno. */
+	int (*rotate)(struct sink *sink);
 	/* Something happened on idle_fd or tick_ns went by. taken and lost are ignored. */
 	struct sink_result (*tick)(struct sink *sink);
 	/* Free everything. @deadline_ns may have passed. */

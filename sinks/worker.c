@@ -51,6 +51,7 @@ void worker_close(struct worker *worker, enum sink_reason reason)
 	worker->counters.dropped[reason] += worker->queue.events - worker->offered;
 	worker->counters.dropped[SINK_SHUTDOWN] += worker->counters.in_flight;
 	worker->counters.in_flight = 0;
+	pthread_cond_broadcast(&worker->room_made);
 }
 
 void sink_delivered(struct sink *sink, uint64_t n, uint64_t bytes)
@@ -101,25 +102,81 @@ void worker_counters(struct worker *worker, struct sink_counters *ret_counters)
 
 /* ---- the reader's side ---- */
 
-static void push_run(struct worker *worker, const struct queue_run *run)
+/* Why there is no room. */
+static enum sink_reason full_reason(const struct worker *worker)
+{
+	if (worker->closed)
+		return worker->closed_reason;
+	return worker->stalled ? worker->stalled_reason : SINK_QUEUE_FULL;
+}
+
+static bool make_room(struct worker *worker, size_t wanted)
+{
+	uint64_t first, last;
+	size_t n = queue_evict(&worker->queue, worker->held, wanted, &first, &last);
+
+	if (n)
+		worker_drop(worker, full_reason(worker), n, first, last);
+	return n;
+}
+
+/* Until some lines have gone out or the time is up. */
+static bool wait_for_room(struct worker *worker, uint64_t *deadline_ns)
+{
+	struct timespec ts;
+
+	if (worker->waited_out)
+		return false;
+	if (!*deadline_ns)
+		*deadline_ns = worker_now() + worker->block_timeout_ns;
+	ts.tv_sec = (time_t)(*deadline_ns / 1000000000ull);
+	ts.tv_nsec = (long)(*deadline_ns % 1000000000ull);
+	if (worker->sleeping) {
+		worker->sleeping = false;
+		worker_signal(worker->wake_fd);
+	}
+	worker->waiting = true;
+	if (pthread_cond_timedwait(&worker->room_made, &worker->lock, &ts))
+		worker->waited_out = true;
+	worker->waiting = false;
+	return !worker->waited_out;
+}
+
+static bool more_room(struct worker *worker, size_t wanted, uint64_t *deadline_ns)
+{
+	switch (worker->when_full) {
+	case SINK_DROP_OLDEST:
+		return make_room(worker, wanted);
+	case SINK_BLOCK:
+		return wait_for_room(worker, deadline_ns);
+	default:
+		return false;
+	}
+}
+
+static void push_run(struct worker *worker, const struct queue_run *run, uint64_t *deadline_ns)
 {
 	const struct line *lines = &run->chunk->lines[run->first];
 	size_t taken = 0;
 
-	worker->counters.received += run->count;
-	if (!worker->closed)
-		taken = queue_push(&worker->queue, run->chunk, run->first, run->count);
+	do {
+		uint32_t first = run->first + (uint32_t)taken;
+		size_t left = run->count - taken, n;
+
+		n = worker->closed ? 0 : queue_push(&worker->queue, run->chunk, first, left);
+		worker->counters.received += n;
+		taken += n;
+	} while (taken < run->count && !worker->closed && more_room(worker, run->count - taken, deadline_ns));
+	worker->counters.received += run->count - taken;
 	if (taken < run->count)
-		worker_drop(worker,
-			    worker->closed    ? worker->closed_reason
-			    : worker->stalled ? worker->stalled_reason
-					      : SINK_QUEUE_FULL,
-			    run->count - taken, lines[taken].meta.seq, lines[run->count - 1].meta.seq);
+		worker_drop(worker, full_reason(worker), run->count - taken, lines[taken].meta.seq,
+			    lines[run->count - 1].meta.seq);
 }
 
 void worker_push(struct worker *worker, const struct queue_run *runs, size_t nruns, uint64_t filtered,
 		 uint64_t rate_limited)
 {
+	uint64_t deadline_ns = 0; /* of all waiting in this push */
 	bool wake;
 
 	pthread_mutex_lock(&worker->lock);
@@ -127,7 +184,7 @@ void worker_push(struct worker *worker, const struct queue_run *runs, size_t nru
 	worker->counters.filtered += filtered;
 	worker->counters.rate_limited += rate_limited;
 	for (size_t i = 0; i < nruns; i++)
-		push_run(worker, &runs[i]);
+		push_run(worker, &runs[i], &deadline_ns);
 	wake = worker->sleeping && nruns;
 	if (wake)
 		worker->sleeping = false;
@@ -152,6 +209,14 @@ void worker_reopen(struct worker *worker)
 	worker_signal(worker->wake_fd);
 }
 
+void worker_rotate(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	worker->rotate = true;
+	pthread_mutex_unlock(&worker->lock);
+	worker_signal(worker->wake_fd);
+}
+
 void worker_stop(struct worker *worker, uint64_t deadline_ns)
 {
 	uint64_t old = atomic_load(&worker->deadline_ns);
@@ -167,6 +232,7 @@ int worker_new(const struct config_sink *config, struct workers *all, struct wor
 	       size_t error_size)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
+	pthread_condattr_t attr;
 	int r;
 
 	if (!worker) {
@@ -182,7 +248,13 @@ int worker_new(const struct config_sink *config, struct workers *all, struct wor
 				     .idle_fd = -1,
 				     .worker = worker};
 	atomic_init(&worker->deadline_ns, SINK_NEVER);
+	worker->when_full = (enum sink_when_full)config->queue.when_full;
+	worker->block_timeout_ns = config->queue.block_timeout_ns;
 	pthread_mutex_init(&worker->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&worker->room_made, &attr);
+	pthread_condattr_destroy(&attr);
 	queue_init(&worker->queue, config->queue.max_events, config->queue.max_bytes, &all->pool);
 	worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (worker->wake_fd < 0) {
@@ -247,6 +319,7 @@ void worker_free(struct worker *worker)
 	}
 	if (worker->wake_fd >= 0)
 		close(worker->wake_fd);
+	pthread_cond_destroy(&worker->room_made);
 	pthread_mutex_destroy(&worker->lock);
 	free(worker);
 }

@@ -24,7 +24,8 @@ struct workers {
 	fanout_loss_fn encode_loss;
 	void *ctx;
 	atomic_uint n, ngone, nended;
-	int gone_fd, ended_fd; /* eventfds: readable when all n are */
+	atomic_bool exit;      /* a sink wants cudatap to end */
+	int gone_fd, ended_fd; /* eventfds: readable when all n are; gone_fd also for `exit` */
 };
 
 /**
@@ -38,6 +39,7 @@ int worker_start(struct worker *worker);
 
 /**
  * worker_push - append runs to the queue; what it does not take is counted as lost. Reader thread.
+ * Waits for room only where the sink is configured so (when_full: block), up to its block_timeout.
  * @filtered, @rate_limited: events that were not for this sink, to be counted
  */
 void worker_push(struct worker *worker, const struct queue_run *runs, size_t nruns, uint64_t filtered,
@@ -49,6 +51,7 @@ void worker_lost(struct worker *worker, enum sink_reason reason, uint64_t seq);
 const char *worker_name(const struct worker *worker);
 void worker_counters(struct worker *worker, struct sink_counters *ret_counters);
 void worker_reopen(struct worker *worker);
+void worker_rotate(struct worker *worker);
 void worker_stop(struct worker *worker, uint64_t deadline_ns);
 
 /** worker_join - join a thread that has ended (workers.ended_fd)

@@ -16,6 +16,8 @@ struct worker {
 	struct workers *all;
 	pthread_t thread;
 	_Atomic uint64_t deadline_ns; /* SINK_NEVER: no stop was asked */
+	enum sink_when_full when_full;
+	uint64_t block_timeout_ns;
 	int wake_fd;
 	bool opened, started;
 	atomic_bool ended;
@@ -24,15 +26,20 @@ struct worker {
 	struct queue queue;
 	struct sink_counters counters; /* but for queued */
 	struct losses losses;          /* not yet told */
-	size_t offered;                /* queued lines in the hands of an async write(): in flight already */
+	size_t held;    /* lines at the queue's front in the hands of write(): nobody else may take them */
+	size_t offered; /* of these, in flight already: those of async kinds */
 	enum sink_reason closed_reason, stalled_reason;
 	bool closed;   /* nothing is queued any more: lines are lost for closed_reason */
 	bool stalled;  /* what does not fit is lost for stalled_reason */
 	bool sleeping; /* a push must wake it */
-	bool reopen;
+	bool reopen, rotate;
+	bool waited_out; /* the reader waited for room in vain: not again before lines go out */
+	bool waiting;    /* the reader waits */
+	pthread_cond_t room_made;
 	/* ... to here. The rest is the worker thread's. */
 
 	bool gone;                   /* the outside has gone */
+	bool wants_exit;             /* and cudatap is to end for it */
 	bool partial;                /* something is partly out: nothing else may come in between */
 	bool told;                   /* a message about this stall */
 	bool last_try;               /* while stopping */
@@ -44,7 +51,7 @@ struct worker {
 	struct sink_loss loss;       /* being told while loss_line.len > 0 */
 	struct line loss_line;
 	bool loss_failed; /* it could not be encoded */
-	struct line room[WORKER_LINES];
+	struct line array[WORKER_LINES];
 	char loss_text[FANOUT_MAX_LINE];
 };
 

@@ -66,7 +66,7 @@ int sink_poll(struct sink *sink, int fd, short events, uint64_t timeout_ns)
 }
 
 /* The thread's next step, and what it needs. */
-enum step_kind { STEP_SLEEP, STEP_TICK, STEP_REOPEN, STEP_LOSS, STEP_LINES, STEP_END };
+enum step_kind { STEP_SLEEP, STEP_TICK, STEP_REOPEN, STEP_ROTATE, STEP_LOSS, STEP_LINES, STEP_END };
 
 struct step {
 	enum step_kind kind;
@@ -119,14 +119,19 @@ static void worker_pace(struct worker *worker, const struct sink_result *result)
 /* Under the lock: how the result changes what happens to the lines to come. */
 static void worker_state(struct worker *worker, const struct sink_result *result)
 {
-	if (result->status == SINK_GONE) {
+	if (result->status == SINK_GONE || result->status == SINK_EXIT) {
 		worker->gone = true;
+		worker->wants_exit = result->status == SINK_EXIT;
 		worker_close(worker, result->reason);
 	} else if (result->status == SINK_STALLED) {
 		worker->stalled_reason = result->reason;
 	}
 	if (result->status == SINK_STALLED || result->taken)
 		worker->stalled = result->status == SINK_STALLED;
+	if (result->taken || result->lost)
+		worker->waited_out = false;
+	if (worker->waiting)
+		pthread_cond_signal(&worker->room_made);
 }
 
 /* Account for what write() did with the first lines of the queue. */
@@ -155,6 +160,7 @@ static void worker_settle(struct worker *worker, const struct step *step, struct
 			worker->counters.bytes += bytes;
 		}
 		queue_consume(&worker->queue, result->lost);
+		worker->held = result->partial; /* half a line is out: it must be there next time */
 		worker_drop(worker, result->reason, result->lost, first, last);
 		worker_state(worker, result);
 	}
@@ -181,6 +187,18 @@ static void do_lines(struct worker *worker, const struct step *step)
 	worker_settle(worker, step, &result);
 }
 
+/* It could not be told now: it is told later, with what comes to it. */
+static void keep_loss(struct worker *worker)
+{
+	const struct sink_loss *loss = &worker->loss;
+
+	pthread_mutex_lock(&worker->lock);
+	losses_add(&worker->losses, loss->reason, loss->count, loss->seq_first, loss->seq_last);
+	pthread_mutex_unlock(&worker->lock);
+	worker->loss_failed = true;
+	worker->loss_ns = worker_now() + WORKER_LOSS_NS;
+}
+
 /* Encode the loss whose turn it is; false when that fails, to be tried later. */
 static bool make_loss(struct worker *worker)
 {
@@ -202,11 +220,7 @@ static bool make_loss(struct worker *worker)
 		worker->loss_line = (struct line){worker->loss_text, (uint32_t)len, meta};
 		return true;
 	}
-	pthread_mutex_lock(&worker->lock);
-	losses_add(&worker->losses, loss->reason, loss->count, loss->seq_first, loss->seq_last);
-	pthread_mutex_unlock(&worker->lock);
-	worker->loss_failed = true;
-	worker->loss_ns = worker_now() + WORKER_LOSS_NS;
+	keep_loss(worker);
 	return false;
 }
 
@@ -221,6 +235,8 @@ static void do_loss(struct worker *worker)
 		worker->loss_line.len = 0;
 		worker->loss_ns = worker_now() + WORKER_LOSS_NS;
 	}
+	if (result.lost && !result.taken)
+		keep_loss(worker);
 	worker_settle_other(worker, &result, result.taken > 0);
 }
 
@@ -247,6 +263,16 @@ static void do_reopen(struct worker *worker)
 			sink->target, strerror(-r));
 	else
 		worker->retry_ns = 0;
+}
+
+static void do_rotate(struct worker *worker)
+{
+	const struct sink *sink = &worker->sink;
+	int r = sink->ops->rotate ? sink->ops->rotate(&worker->sink) : 0;
+
+	if (r)
+		log_msg("sink %s: cannot rotate %s: %s; going on with it", sink->name, sink->target,
+			strerror(-r));
 }
 
 static void do_sleep(struct worker *worker, uint64_t until_ns)
@@ -295,10 +321,11 @@ static bool pausing(struct worker *worker, uint64_t now, bool stopping, struct s
 
 static void offer(struct worker *worker, struct step *step, size_t max)
 {
-	step->n = queue_peek(&worker->queue, worker->room, max, worker->sink.ops->batch_bytes, &step->lines);
+	step->n = queue_peek(&worker->queue, worker->array, max, worker->sink.ops->batch_bytes, &step->lines);
 	if (!step->n)
 		return;
 	step->kind = STEP_LINES;
+	worker->held = step->n;
 	if (worker->sink.ops->async) {
 		worker->offered = step->n;
 		worker->counters.in_flight += step->n;
@@ -318,6 +345,11 @@ static struct step next_step(struct worker *worker, uint64_t now)
 	if (worker->reopen) {
 		worker->reopen = false;
 		step.kind = STEP_REOPEN;
+		return step;
+	}
+	if (worker->rotate) {
+		worker->rotate = false;
+		step.kind = STEP_ROTATE;
 		return step;
 	}
 	if (pausing(worker, now, stopping, &step))
@@ -381,7 +413,10 @@ static void worker_end(struct worker *worker)
 	queue_destroy(&worker->queue);
 	pthread_mutex_unlock(&worker->lock);
 	sink->ops->close(sink, deadline);
-	if (worker->gone && atomic_fetch_add(&all->ngone, 1) + 1 == atomic_load(&all->n))
+	if (worker->wants_exit)
+		atomic_store(&all->exit, true);
+	if ((worker->gone && atomic_fetch_add(&all->ngone, 1) + 1 == atomic_load(&all->n)) ||
+	    worker->wants_exit)
 		worker_signal(all->gone_fd);
 	atomic_store(&worker->ended, true);
 	if (atomic_fetch_add(&all->nended, 1) + 1 == atomic_load(&all->n))
@@ -408,6 +443,9 @@ void *worker_main(void *arg)
 			break;
 		case STEP_REOPEN:
 			do_reopen(worker);
+			break;
+		case STEP_ROTATE:
+			do_rotate(worker);
 			break;
 		case STEP_LOSS:
 			do_loss(worker);
