@@ -8,7 +8,7 @@ CHECK_PARTS ?= all headers unit asan fuzz aarch64 format-check tidy cppcheck scr
 .PHONY: check
 check: ## install what is missing, build, run every test and check
 	@tools/install-deps.sh build demo test portable
-	@MAKE='$(MAKE) $(JOBS)' tests/check.sh $(BUILD) $(CHECK_PARTS)
+	@MAKE="$(MAKE) $(JOBS)" tests/check.sh $(BUILD) $(CHECK_PARTS)
 
 # ---- unit tests: every tests/unit/test_*.c is a cmocka program ----
 

@@ -1,6 +1,7 @@
 # `make demo`: everything from nothing to JSON lines on stdout, and only those there.
 
-JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+# As many jobs as cores where nobody said how many: for the shell.
+JOBS = $$(case " $$MAKEFLAGS" in *" -j"*) ;; *) echo "-j$$(nproc)" ;; esac)
 
 .PHONY: demo demo-build
 demo: ## install what is missing, build, run the demo program under cudatap: JSON on stdout

@@ -33,6 +33,7 @@ test	libc6-dev-arm64-cross
 test	libcap2-bin
 test	libclang-rt-14-dev	libclang-rt-18-dev
 test	libcmocka-dev
+test	llvm
 test	man-db
 test	musl-tools
 test	procps
