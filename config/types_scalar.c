@@ -216,11 +216,18 @@ static json_t *duration_schema(const struct key *key)
 			 "^(0|[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|m|h|d))$", "const", 0);
 }
 
+/* Without a default, zero is no duration but an absent one. */
+static bool duration_is_set(const struct key *key, const void *base)
+{
+	return key->fallback || *(const uint64_t *)key_const_value(key, base);
+}
+
 const struct key_type_ops type_duration = {
 	.wants = "a duration such as 20ms",
 	.shapes = SHAPE(NODE_SCALAR),
 	.read = duration_read,
 	.print = duration_print,
+	.is_set = duration_is_set,
 	.schema = duration_schema,
 };
 

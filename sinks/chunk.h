@@ -73,8 +73,22 @@ static inline void chunk_append(struct chunk *chunk, size_t len, const struct li
 
 	line->data = chunk->data + chunk->used;
 	line->len = (uint32_t)len;
+	line->offset = (uint32_t)(line->data - (const char *)chunk);
+	line->index = (uint32_t)(line - chunk->lines);
 	line->meta = *meta;
 	chunk->used += (uint32_t)len;
+}
+
+/** line_chunk - the chunk that a line (or a copy of its struct) lies in, or NULL */
+static inline struct chunk *line_chunk(const struct line *line)
+{
+	return line->offset ? (struct chunk *)(void *)((char *)line->data - line->offset) : NULL;
+}
+
+/** line_home - the line in its chunk's table: good as long as one has a reference to the chunk */
+static inline struct line *line_home(const struct line *line)
+{
+	return &line_chunk(line)->lines[line->index];
 }
 
 /** lines_bytes - of @n > 0 lines that lie one behind the other */

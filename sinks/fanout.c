@@ -15,6 +15,7 @@
 #define FANOUT_STUCK_NS 1000000000ull /* beyond the deadline, for a worker to come back */
 
 static_assert(FANOUT_MAX_LINE <= CHUNK_BYTES, "a line must fit into a chunk");
+static_assert(sizeof(struct chunk) < 1u << 20 && CHUNK_LINES <= 1u << 12, "as struct line has it");
 
 /* Lines of one form being written. */
 struct stream {

@@ -46,8 +46,9 @@ struct line_meta {
 };
 
 struct line {
-	const char *data; /* ends with '\n', no other newline in it */
-	uint32_t len;     /* with the newline */
+	const char *data;                 /* ends with '\n', no other newline in it */
+	uint32_t len;                     /* with the newline */
+	uint32_t offset : 20, index : 12; /* where in its chunk, see chunk.h; offset 0: in none */
 	struct line_meta meta;
 };
 
@@ -121,6 +122,7 @@ struct sink {
 	const struct sink_ops *ops;
 	const void *options; /* as ops->keys describe them; outlive the sink */
 	const char *format;
+	uint64_t max_events, max_bytes;   /* of its queue; what an async kind holds keeps to them as well */
 	const struct sink_origin *origin; /* or NULL */
 	void *priv;                       /* the kind's own; set by open(), freed by close() */
 	const char *target; /* set by open(): what messages call the outside ("/var/log/x.jsonl") */
@@ -186,7 +188,8 @@ struct sink_ops {
 	int (*reopen)(struct sink *sink);
 	/* Begin a new generation (SIGUSR1); on failure go on with the old one: negative errno. */
 	int (*rotate)(struct sink *sink);
-	/* Something happened on idle_fd or tick_ns went by. taken and lost are ignored. */
+	/* Something happened on idle_fd or tick_ns went by. lost is ignored; taken means no lines but
+	 * that a stalled sink need not wait for the end of its pause. */
 	struct sink_result (*tick)(struct sink *sink);
 	/* Free everything. @deadline_ns may have passed. */
 	void (*close)(struct sink *sink, uint64_t deadline_ns);

@@ -244,6 +244,8 @@ int worker_new(const struct config_sink *config, struct workers *all, struct wor
 				     .ops = config->ops,
 				     .options = config->options,
 				     .format = config->format,
+				     .max_events = config->queue.max_events,
+				     .max_bytes = config->queue.max_bytes,
 				     .origin = all->origin,
 				     .idle_fd = -1,
 				     .worker = worker};

@@ -217,7 +217,8 @@ static bool make_loss(struct worker *worker)
 				       sizeof(worker->loss_text), &meta);
 	if (len > 0 && (size_t)len <= sizeof(worker->loss_text)) {
 		meta.seq = 0;
-		worker->loss_line = (struct line){worker->loss_text, (uint32_t)len, meta};
+		worker->loss_line =
+			(struct line){.data = worker->loss_text, .len = (uint32_t)len, .meta = meta};
 		return true;
 	}
 	keep_loss(worker);
@@ -248,6 +249,8 @@ static void do_tick(struct worker *worker)
 	if (ops->tick_ns)
 		worker->tick_ns = worker_now() + ops->tick_ns;
 	result = ops->tick(&worker->sink);
+	if (result.taken)
+		worker->retry_ns = 0;
 	result.taken = 0;
 	if (result.status != SINK_DONE)
 		worker_settle_other(worker, &result, false);
