@@ -147,7 +147,10 @@ uint64_t report_summary(const struct trace *trace, const struct capture_counters
 
 	stream_totals(trace->stream, &totals);
 	lost = losses_count(counters, totals.undecodable, counts);
-	if (!trace->cli->quiet) {
+	/* a command that could not be run has had its message */
+	if (!trace->cli->quiet && strcmp(trace->stop_reason, "command_failed") != 0) {
+		if (trace->launch && !trace->nattached && !trace->refused)
+			log_msg("the command loaded no CUDA library");
 		log_msg("%llu calls from %u libraries, %llu lost", (unsigned long long)totals.emitted,
 			trace->nattached, (unsigned long long)lost);
 		for (i = 0; i < LOSSES_NCAUSES; i++)
