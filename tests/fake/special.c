@@ -118,6 +118,24 @@ static uint64_t driver_version(const struct fake_call *call)
 	return write_int(call, DRIVER_VERSION);
 }
 
+/* cu(da)DeviceGetAttribute(int *value, attribute, device): a GPU of compute capability 9.0 */
+static uint64_t device_attribute(const struct fake_call *call)
+{
+	static const struct {
+		unsigned attribute;
+		int value;
+	} values[] = {
+		{1, 1024},  {2, 1024}, {3, 1024},   {4, 64},   {5, 2147483647}, {6, 65535}, {7, 65535},
+		{8, 49152}, {10, 32},  {12, 65536}, {16, 132}, {75, 9},         {76, 0},
+	};
+	unsigned attribute = (unsigned)fake_word(call, 1);
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		if (values[i].attribute == attribute)
+			return write_int(call, values[i].value);
+	return write_int(call, 1);
+}
+
 /* The newest exported form of a function that people know by this name. */
 static void *address_of(const char *name, bool per_thread)
 {
@@ -139,13 +157,20 @@ static uint64_t get_proc_address(const struct fake_call *call)
 	void **to = (void **)fake_word(call, 1);
 	int *status = (int *)fake_arg(call, "symbolStatus");
 
-	*to = address_of(name, fake_word(call, 3) & PER_THREAD_STREAM);
+	/* before CUDA 12 this one had four parameters, and its callers pass no more */
+	if (!strcmp(name, "cuGetProcAddress") && (int)fake_word(call, 2) < 12000)
+		*to = fake_addresses[fake_index(name)];
+	else
+		*to = address_of(name, fake_word(call, 3) & PER_THREAD_STREAM);
 	if (status)
 		*status = *to ? 0 : 1;  /* found, symbol not found */
 	return *to || status ? 0 : 500; /* CUDA_ERROR_NOT_FOUND */
 }
 
-/* The real one hands out private tables, which nothing here could fill. */
+/*
+ * The real one hands out private tables, which nothing here could fill. A real
+ * libcudart gets as far as this on a fake libcuda, then gives up with an error.
+ */
 static uint64_t get_export_table(const struct fake_call *call)
 {
 	return 1;
@@ -170,6 +195,7 @@ fake_special_fn fake_special(const char *func)
 		{"__cudaInitModule", nothing},
 		{"cudaDriverGetVersion", driver_version},
 		{"cuDriverGetVersion", driver_version},
+		{"cuDeviceGetAttribute", device_attribute},
 		{"cuGetProcAddress", get_proc_address},
 		{"cuGetExportTable", get_export_table},
 		{"cudaGetExportTable", get_export_table},

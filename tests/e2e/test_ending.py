@@ -1,0 +1,189 @@
+"""How a run ends: signals, a closed pipe, the last process gone."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+import tap
+
+EVERYTHING = "families: all\nnested: true\n"
+
+
+def started(tap_running):
+    tap_running.wait_for(lambda text: '"type":"call"' in text, "calls")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_drains(tmp_path, number):
+    """One signal ends a whole-host run with everything delivered and accounted for."""
+    loop = subprocess.Popen([tap.program("scenes"), "loop"], stdout=subprocess.DEVNULL, env=tap.environment())
+    try:
+        with tap.running(["-p", loop.pid], tmp_path) as running:
+            started(running)
+            begun = time.monotonic()
+            run = running.end(number)
+            took = time.monotonic() - begun
+    finally:
+        loop.kill()
+        loop.wait()
+    assert run.code == 0 and run.stop["reason"] == "signal" and took < 2
+    assert run.lost() == 0 and run.stop["calls"]["emitted"] == len(run.calls)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_is_passed_on(tmp_path, number):
+    """A signal to cudatap alone reaches the command; its end is the run's end, with its code."""
+    with tap.running(["--", tap.program("scenes"), "loop"], tmp_path) as running:
+        started(running)
+        run = running.end(number)
+    assert run.code == 128 + number == run.stop["exit_code"]
+    assert run.stop["calls"]["emitted"] + run.stop["calls"]["unfinished"] == len(run.calls)
+
+
+def test_signal_handler_of_the_command(tmp_path):
+    """What the command does on its way out is traced too."""
+    script = f"trap '{tap.program('scenes')} again 7; exit 9' TERM; echo >{tmp_path}/ready; while :; do sleep 0.05; done"
+    with tap.running(["--", "bash", "-c", script], tmp_path) as running:
+        while not (tmp_path / "ready").exists():
+            time.sleep(0.02)
+        run = running.end(signal.SIGTERM)
+    assert run.code == 9 and run.counts == {"cudaMemset": 7}
+
+
+def test_second_signal_ends_at_once(tmp_path):
+    """A command that ignores SIGINT, 1 100 functions attached: the second one ends within a second."""
+    script = f"trap '' INT; {tap.program('scenes')} loop"
+    with tap.running(["-c", tap.config(tmp_path, EVERYTHING), "--", "bash", "-c", script], tmp_path) as running:
+        started(running)
+        functions = sum(tap.json.loads(line)["functions"] for line in running.text().split("\n")
+                        if '"type":"attach"' in line)
+        running.interrupt()
+        time.sleep(0.3)
+        assert running.process.poll() is None
+        begun = time.monotonic()
+        running.interrupt()
+        run = running.finish(5)
+        took = time.monotonic() - begun
+    assert functions > 1000 and took < 1, (functions, took)
+    assert run.code == 128 + signal.SIGINT
+    kill_loops(run)
+
+
+def kill_loops(run):
+    for pid in {call["pid"] for call in run.calls}:
+        subprocess.run(["kill", "-9", str(pid)], check=False, stderr=subprocess.DEVNULL)
+
+
+def test_attach_and_detach_are_quick(tmp_path):
+    """All functions of a library: on in under 0.2 s, all off in under 0.5 s."""
+    config = tap.config(tmp_path, EVERYTHING)
+    attached, detached = [], []
+    for _ in range(3):
+        with tap.running(["-c", config, "--", tap.program("scenes"), "several"], tmp_path) as running:
+            running.wait_for(lambda text: text.count('"type":"call"') >= 20, "calls")
+            run = running.finish()
+        attached.append(max(event["duration_ns"] for event in run.attached))
+    loop = subprocess.Popen([tap.program("scenes"), "loop"], stdout=subprocess.DEVNULL, env=tap.environment())
+    try:
+        for _ in range(3):
+            with tap.running(["-c", config], tmp_path) as running:
+                started(running)
+                begun = time.monotonic()
+                running.end()
+                detached.append(time.monotonic() - begun)
+    finally:
+        loop.kill()
+        loop.wait()
+    assert min(attached) < 0.2e9, attached
+    assert min(detached) < 1.0, detached  # two libraries, and the draining
+
+
+def test_closed_pipe(tmp_path):
+    """`| head -1`: the probes go, the command runs on."""
+    since = tap.last_program_id()
+    script = f"for i in 1 2 3 4 5 6 7 8; do {tap.program('scenes')} again 300; sleep 0.1; done; touch {tmp_path}/ran; exit 4"
+    shell = f"{tap.CUDATAP} -- sh -c '{script}' | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=30, env=tap.environment())
+    lines = done.stdout.splitlines()
+    assert tap.json.loads(lines[0])["type"] == "start"
+    assert lines[1:] in (["0"], ["4"])  # a clean end of its own, or the command's
+    end = time.monotonic() + 10
+    while not (tmp_path / "ran").exists():
+        assert time.monotonic() < end, "the command did not run on"
+        time.sleep(0.05)
+    tap.assert_nothing_left(since)
+
+
+def test_closed_pipe_without_command(tmp_path):
+    """The last sink gone is a clean end."""
+    loop = subprocess.Popen([tap.program("scenes"), "loop"], stdout=subprocess.DEVNULL, env=tap.environment())
+    try:
+        shell = f"{tap.CUDATAP} -p {loop.pid} | head -3 >/dev/null; echo ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=10, env=tap.environment())
+        assert done.stdout == "0\n"
+    finally:
+        loop.kill()
+        loop.wait()
+
+
+def test_slow_reader(tmp_path):
+    """A reader that stalls: what its queue cannot hold is dropped, counted, and told when it reads again."""
+    events = tmp_path / "events"
+    options = f"-c {tap.config(tmp_path, 'sinks: {out: {type: stdout, queue: {max_events: 1000, max_bytes: 256KiB}}}')}"
+    shell = (f"{tap.CUDATAP} {options} -- {tap.program('rate')} 1 50000 | (sleep 1.5; cat >{events}); "
+             "echo ${PIPESTATUS[0]}")
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60, env=tap.environment())
+    run = tap.Result(events.read_text(), int(done.stdout), "", done.stderr)
+    assert run.stop, "the stop event must come through"
+    sink = run.stop["sinks"]["out"]
+    assert run.code == 0 and run.lost() == 0
+    dropped = sum(sink["dropped"].values())
+    assert dropped > 0 and dropped == sink["dropped"].get("queue_full")
+    assert len(run.calls) + dropped >= 50000
+    told = [event for event in run.losses if event["source"] == "sink"]
+    assert sum(event["count"] for event in told) == dropped
+    numbers = {event["seq"] for event in run.events if "seq" in event}
+    for event in told:
+        assert event["sink"] == "out" and event["reason"] == "queue_full"
+        assert not numbers & set(range(event["seq_first"], event["seq_last"] + 1)) or event["count"] < \
+            event["seq_last"] - event["seq_first"] + 1
+
+
+def test_file_is_appended(tmp_path):
+    path = tmp_path / "log.jsonl"
+    for _ in range(2):
+        tap.run_plain("-q", "-o", path, "--", tap.FAKE / "demo")
+    runs = [tap.json.loads(line)["run"] for line in path.read_text().splitlines()]
+    assert len(set(runs)) == 2 and runs == sorted(runs, key=runs.index)
+
+
+def test_two_sinks(tmp_path):
+    path = tmp_path / "log.jsonl"
+    done = tap.run_plain("-o", "-", "-o", path, "--", tap.FAKE / "demo")
+    first, second = tap.Result(done.stdout, 0, "", ""), tap.Result(path.read_text(), 0, "", "")
+    assert first.calls == second.calls and len(first.calls) == 23
+
+
+def test_hangup_reopens(tmp_path):
+    """logrotate by rename loses nothing: after SIGHUP lines go to a new file."""
+    path, old = tmp_path / "log.jsonl", tmp_path / "log.jsonl.1"
+    loop = subprocess.Popen([tap.program("scenes"), "loop"], stdout=subprocess.DEVNULL, env=tap.environment())
+    try:
+        with tap.running(["-p", loop.pid, "-o", path], tmp_path, events="stdout") as running:
+            end = time.monotonic() + 10
+            while not (path.exists() and '"call"' in path.read_text()):
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            path.rename(old)
+            running.interrupt(signal.SIGHUP)
+            while not (path.exists() and '"call"' in path.read_text()):
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            running.interrupt()
+            assert running.process.wait(5) == 0
+    finally:
+        loop.kill()
+        loop.wait()
+    run = tap.Result(old.read_text() + path.read_text(), 0, "", "")
+    assert run.stop["calls"]["emitted"] == len(run.calls) and run.lost() == 0

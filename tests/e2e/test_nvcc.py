@@ -1,0 +1,105 @@
+"""Programs that NVIDIA's own compiler built: libcudart shared, static, static and stripped. Without a
+GPU their calls fail, and are seen to fail; on the fake libcuda the real runtime gets some way."""
+
+import collections
+import os
+import shutil
+import subprocess
+
+import pytest
+import tap
+
+NVCC = tap.CACHE / "nvcc"
+GENERATED = {"__cudaRegisterFatBinary": 1, "__cudaRegisterFatBinaryEnd": 1, "__cudaRegisterFunction": 2,
+             "__cudaUnregisterFatBinary": 1}
+TIMES = 25
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """shared, static and stripped, built once."""
+    if not shutil.which("g++"):
+        pytest.skip("nvcc needs a g++")
+    fetched = subprocess.run([tap.ROOT / "tools/fetch-nvcc.sh"], capture_output=True, text=True, check=False)
+    if fetched.returncode:
+        pytest.skip(f"nvcc cannot be fetched: {fetched.stderr.strip()[-200:]}")
+    there = tmp_path_factory.mktemp("nvcc")
+    for kind in ("shared", "static"):
+        subprocess.run([NVCC / "bin/nvcc", "-cudart", kind, "-arch=sm_90", "-o", there / kind,
+                        tap.ROOT / "tests/programs/kernels.cu"], check=True, timeout=120)
+    shutil.copy(there / "static", there / "stripped")
+    subprocess.run(["strip", there / "stripped"], check=True)
+    return there
+
+
+def trace(tmp_path, programs, kind, options=("-f", "all"), path=""):
+    env = {"LD_LIBRARY_PATH": f"{path}:{NVCC / 'lib'}"}
+    run = tap.trace(tmp_path, programs / kind, str(TIMES), options=options, env=env)
+    assert run.code == 0, run.stderr
+    counted = {name: int(n) for name, n in (line.split() for line in run.stdout.splitlines())}
+    return run, collections.Counter(counted)
+
+
+@pytest.mark.parametrize("kind", ["shared", "static"])
+def test_every_call(tmp_path, programs, kind):
+    run, counted = trace(tmp_path, programs, kind)
+    assert {name: run.counts[name] for name in counted} == counted
+    assert {name: run.counts[name] for name in GENERATED} == GENERATED
+    assert run.counts["__cudaPushCallConfiguration"] == run.counts["__cudaPopCallConfiguration"] == 2 * TIMES
+    run.assert_clean()
+    assert [event["static"] for event in run.attached if "runtime" in event["apis"]] == [kind == "static"]
+    assert all(event["major"] == 13 for event in run.attached if "runtime" in event["apis"])
+    names = {call["args"]["deviceName"] for call in run.named("__cudaRegisterFunction")}
+    assert names == {"_Z5scalePffi", "_Z4fillPff"}
+
+
+def test_arguments(tmp_path, programs):
+    run, _ = trace(tmp_path, programs, "static")
+    assert [call["bytes"] for call in run.named("cudaMalloc")] == [1024 + i for i in range(TIMES)] + [1 << 60]
+    assert [call["device"] for call in run.named("cudaSetDevice")] == [0, 12345]
+    launches = run.named("cudaLaunchKernel")
+    assert {(tuple(call["grid"]), tuple(call["block"]), call["shared_bytes"]) for call in launches} == \
+        {((4, 2, 1), (64, 1, 1), 16), ((7, 1, 1), (8, 1, 1), 0)}
+    assert {call["direction"] for call in run.named("cudaMemcpy")} == {"h2d"}
+    assert {call["direction"] for call in run.named("cudaMemcpyAsync")} == {"d2h"}
+    if not os.path.exists("/dev/nvidiactl"):
+        assert {call["error"] for call in run.named("cudaMalloc")} <= {"cudaErrorInsufficientDriver", "cudaErrorNoDevice"}
+
+
+def test_default_families(tmp_path, programs):
+    """What nvcc's generated code calls is not in the default."""
+    run, counted = trace(tmp_path, programs, "shared", options=())
+    expected = {name: n for name, n in counted.items() if name != "cudaSetDevice"}
+    assert {name: n for name, n in run.counts.items() if not name.startswith("__")} == expected
+
+
+def test_on_the_fake_driver(tmp_path, programs):
+    """The real runtime on a fake driver: it takes the driver's functions by cuGetProcAddress."""
+    there = tmp_path / "driver"
+    there.mkdir()
+    shutil.copy(tap.FAKE / "libcuda.so.1", there)
+    run, counted = trace(tmp_path, programs, "shared", options=("-f", "all", "--nested"), path=str(there))
+    assert {name: run.counts[name] for name in counted} == counted
+    inner = [call for call in run.calls if call["api"] == "driver"]
+    if not inner:
+        pytest.skip("the real runtime does not load this libcuda")
+    assert {call["parent"] for call in inner} <= set(run.counts) and {call["depth"] for call in inner} == {1}
+    assert run.counts["cuGetProcAddress_v2"] > 100
+    looked_up = {call["args"]["symbol"] for call in inner if "symbol" in call["args"]}
+    assert {"cuInit", "cuMemAlloc", "cuLaunchKernel"} <= looked_up
+    run.assert_clean()
+    again, _ = trace(tmp_path, programs, "shared", options=("-f", "all"), path=str(there))
+    assert not [call for call in again.calls if call["api"] == "driver"], "the outermost calls are the runtime's"
+
+
+def test_stripped(tmp_path, programs):
+    """Without symbols only the driver's functions are left."""
+    run, _ = trace(tmp_path, programs, "stripped")
+    assert not [call for call in run.calls if call["api"] == "runtime"]
+    there = tmp_path / "driver"
+    there.mkdir()
+    shutil.copy(tap.FAKE / "libcuda.so.1", there)
+    run, _ = trace(tmp_path, programs, "stripped", path=str(there))
+    assert run.calls and {call["api"] for call in run.calls} == {"driver"}
+    assert all("depth" not in call for call in run.calls)
+    run.assert_clean()
