@@ -19,7 +19,7 @@ MAIN_OBJECT = $(BUILD)/obj/streamer/main.o
 LIB = $(BUILD)/libcudatap.a
 BPF_OBJECT = $(BUILD)/bpf/cudatap.bpf.o
 
-PACKAGES := libbpf libelf jansson rdkafka yaml-0.1
+PACKAGES := libbpf libelf jansson rdkafka yaml-0.1 openssl
 ifdef STATIC
 # mk/portable.mk: what the distribution has no static library of lies under STATIC
 LIBBPF_CFLAGS := -isystem $(STATIC)/include

@@ -6,6 +6,7 @@
 /* The order in which short URLs are tried: file takes whatever no other kind wants. */
 const struct sink_ops *const sink_kinds[] = {
 	&sink_stdout,
+	&sink_syslog,
 	&sink_file,
 	NULL,
 };

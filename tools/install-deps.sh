@@ -17,6 +17,7 @@ build	libbpf-dev
 build	libelf-dev
 build	libjansson-dev
 build	librdkafka-dev
+build	libssl-dev
 build	libyaml-dev
 demo	python3
 demo	jq
