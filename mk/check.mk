@@ -67,6 +67,15 @@ $(VENV)/.made: tests/requirements.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+# Feeds sinks without probes.
+$(BUILD)/e2e/feed: tests/programs/feed.c $(LIB)
+	@mkdir -p $(@D)
+	$(SAY) TEST $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LIB) $(LIBS)
+
+-include $(BUILD)/e2e/feed.d
+test-programs: $(BUILD)/e2e/feed
+
 .PHONY: e2e e2e-portable
 e2e: all test-programs demo-program $(BUILD)/tests/test_encode_rows $(VENV)/.made ## end-to-end tests (as root)
 	@BUILD=$(BUILD) $(PYTEST) e2e $(BUILD)/cudatap $(wildcard tests/test_*.py tests/e2e) $(PYTEST_ARGS)

@@ -10,7 +10,7 @@ FAKE_TABLE := $(patsubst %,$(FAKE_OBJ)/%.o,table rows types names)
 FAKE_COMMON := $(patsubst %,$(FAKE_OBJ)/%.o,dispatch plan outs special nest control thunk) $(FAKE_TABLE)
 FAKE_LIBS := $(patsubst %,$(FAKE)/%,libcudart.so.11.0 libcudart.so.12 libcudart.so.13 libcuda.so.1)
 TEST_PROGRAMS := $(patsubst tests/programs/%.c,$(BUILD)/e2e/%,$(filter-out \
-	$(wildcard tests/programs/launch_*.c tests/programs/*_library.c),$(wildcard tests/programs/*.c)))
+	$(wildcard tests/programs/launch_*.c tests/programs/*_library.c) tests/programs/feed.c,$(wildcard tests/programs/*.c)))
 TEST_LIBRARIES := $(patsubst tests/programs/%.c,$(BUILD)/e2e/%.so,$(wildcard tests/programs/*_library.c))
 
 
