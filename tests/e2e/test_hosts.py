@@ -1,0 +1,165 @@
+"""Namespaces, overlay file systems, several tracers at once, calls that are open at either end."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tap
+from test_processes import CTYPES, Loop, without_nesting
+
+
+def test_pid_namespace(tmp_path, counts):
+    """pid is cudatap's view, ns_pid the process's own."""
+    run = tap.trace(tmp_path, "unshare", "--pid", "--fork", tap.program("scenes"), "again", "6",
+                    env=without_nesting(counts))
+    assert run.code == 0, run.stderr
+    assert run.counts == {"cudaMemset": 6}
+    assert {call["ns_pid"] for call in run.calls} == {1}
+    assert all(call["pid"] > 1 for call in run.calls)
+
+
+def test_mount_namespace(tmp_path, counts):
+    """A library that can be seen in the program's own mount namespace only."""
+    script = (f"mount -t tmpfs none {tmp_path} && cp {tap.FAKE}/libcudart.so.12 {tmp_path}/hidden.so && "
+              f"exec {sys.executable} -c '{CTYPES}' {tmp_path}/hidden.so 8")
+    run = tap.trace(tmp_path, "unshare", "--mount", "sh", "-c", script, env={"FAKE_CUDA_NESTED": "0"})
+    assert run.code == 0, run.stderr
+    assert run.counts == {"cudaMemset": 8}
+    run.assert_clean()
+
+
+def test_deleted_library(tmp_path, counts):
+    """A file that was removed while a process had it mapped."""
+    copy = tmp_path / "gone.so"
+    copy.write_bytes((tap.FAKE / "libcudart.so.12").read_bytes())
+    script = ("import ctypes, sys, time, os\ncuda = ctypes.CDLL(sys.argv[1])\nos.unlink(sys.argv[1])\nprint('ready', flush=True)\n"
+              "while True:\n cuda.cudaMemset(None, 1, ctypes.c_size_t(1)); time.sleep(.005)")
+    process = subprocess.Popen([sys.executable, "-c", script, copy], stdout=subprocess.PIPE,
+                               env=tap.environment({"FAKE_CUDA_NESTED": "0"}))
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        with tap.running(["-p", process.pid], tmp_path) as running:
+            running.wait_for(lambda text: text.count('"type":"call"') > 5, "calls into the deleted file")
+            run = running.end()
+        assert run.code == 0 and run.counts.keys() == {"cudaMemset"}
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def overlay(tmp_path):
+    parts = {name: tmp_path / name for name in ("lower", "upper", "work", "merged")}
+    for path in parts.values():
+        path.mkdir()
+    (parts["lower"] / "libcudart.so.12").write_bytes((tap.FAKE / "libcudart.so.12").read_bytes())
+    options = f"lowerdir={parts['lower']},upperdir={parts['upper']},workdir={parts['work']}"
+    done = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, parts["merged"]], capture_output=True,
+                          text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no overlay here: {done.stderr.strip()}")
+    try:
+        yield parts["lower"] / "libcudart.so.12", parts["merged"] / "libcudart.so.12"
+    finally:
+        subprocess.run(["umount", parts["merged"]], check=False)
+
+
+def test_overlay(tmp_path, counts):
+    """One inode under two names on two devices: probed twice, noticed, emitted once."""
+    with overlay(tmp_path) as (lower, merged):
+        script = "; ".join(f"{sys.executable} -c '{CTYPES}' {path} 50" for path in (lower, merged, lower))
+        run = tap.trace(tmp_path, "sh", "-c", script, env=without_nesting(counts))
+    assert run.code == 0, run.stderr
+    assert run.counts == tap.read_counts(counts) == {"cudaMemset": 150}
+    if run.stop["calls"]["duplicate"]:
+        assert [event["reason"] for event in run.of("detach")] == ["duplicate"]
+
+
+def test_two_tracers(tmp_path, counts):
+    """Two cudataps see the same calls, each all of them."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with Loop() as loop, tap.running(["-p", loop.pid], first) as one, tap.running(["-p", loop.pid], second) as two:
+        for running in (one, two):
+            running.wait_for(lambda text: text.count('"type":"call"') > 20, "calls")
+        run_one, run_two = one.end(), two.end()
+    assert run_one.stop["calls"]["duplicate"] == run_two.stop["calls"]["duplicate"] == 0
+    assert run_one.lost() == run_two.lost() == 0
+
+
+def test_inner_tracer(tmp_path, counts):
+    """A cudatap under a cudatap: the inner one cannot hold its command and says so, the outer one misses nothing."""
+    inner = tmp_path / "inner.jsonl"
+    run = tap.trace(tmp_path, tap.CUDATAP, "-o", inner, "--", tap.program("scenes"), "again", "9",
+                    env=without_nesting(counts))
+    assert run.code == 0
+    assert run.counts == {"cudaMemset": 9}
+    assert "held" in run.stderr
+
+
+def open_call(tmp_path, delay):
+    """A process that is inside one long call."""
+    env = {"FAKE_CUDA": f"cudaMemset:delay={delay}", "FAKE_CUDA_NESTED": "0"}
+    process = subprocess.Popen([tap.program("scenes"), "again", "3"], env=tap.environment(env))
+    time.sleep(0.2)
+    return process
+
+
+def test_attached_inside_a_call(tmp_path):
+    """The return of a call that began before the tracer is nothing but counted."""
+    process = open_call(tmp_path, "1s")
+    with tap.running(["-p", process.pid], tmp_path) as running:
+        run = running.finish()
+    assert process.wait() == 0
+    assert run.counts == {"cudaMemset": 2} and run.stop["calls"]["unpaired"] == 0
+    assert [call["bytes"] for call in run.calls] == [2, 3]
+
+
+@pytest.mark.parametrize("method", ["session", "multi"])
+def test_ended_inside_a_call(tmp_path, method):
+    """A call that is open when the tracer ends is counted as open; the program goes on unharmed."""
+    with Loop({"FAKE_CUDA": "cudaMemset:delay=700ms", "FAKE_CUDA_NESTED": "0"}) as loop, \
+            tap.running(["-p", loop.pid, f"--probes={method}"], tmp_path) as running:
+        running.wait_for(lambda text: text.count('"type":"call"') == 2, "two calls")
+        time.sleep(0.2)
+        begun = time.monotonic()
+        run = running.end()
+        assert time.monotonic() - begun < 1
+        time.sleep(0.8)  # the call returns into a place where a return probe was
+        assert loop.process.poll() is None
+    c = run.stop["calls"]
+    assert c["entries"] == 3 and c["emitted"] == 2 and c["open"] + c["unfinished"] == 1, c
+
+
+def test_no_hold(tmp_path, counts):
+    """Without holding, a library that is known beforehand is traced all the same."""
+    options = ["--no-hold", "-c", tap.config(tmp_path, f"libraries: [{tap.FAKE}/libcudart.so.13]")]
+    run = tap.trace(tmp_path, tap.program("scenes"), "again", "20", options=options, env=without_nesting(counts))
+    assert run.counts == {"cudaMemset": 20}
+
+
+def test_debugger_in_the_tree(tmp_path, counts):
+    """gdb inside the traced tree works (but for a breakpoint on the very instruction that has a probe)."""
+    if not os.path.exists("/usr/bin/gdb"):
+        pytest.skip("no gdb")
+    run = tap.trace(tmp_path, "gdb", "-batch", "-ex", "break again", "-ex", "run", "-ex", "bt", "-ex", "finish",
+                    "--args", tap.program("scenes"), "again", "1", env=without_nesting(counts), timeout=60)
+    assert "Breakpoint 1, " in run.stdout and run.counts["cudaMemset"] == 1
+
+
+def test_stopped_and_continued(tmp_path, counts):
+    """A stopped program counts as in its call."""
+    with Loop() as loop, tap.running(["-p", loop.pid], tmp_path) as running:
+        running.wait_for(lambda text: text.count('"type":"call"') > 5, "calls")
+        os.kill(loop.pid, signal.SIGSTOP)
+        time.sleep(0.2)
+        os.kill(loop.pid, signal.SIGCONT)
+        before = running.text().count('"type":"call"')
+        running.wait_for(lambda text: text.count('"type":"call"') > before + 5, "calls after going on")
+        run = running.end()
+    assert run.lost() == 0 and run.stop["calls"]["unpaired"] == 0
