@@ -1,0 +1,101 @@
+"""What all receivers have in common: a daemon that is started, waited for and stopped by its own process id, in a
+directory of its own, on loopback."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+CACHE = pathlib.Path(os.environ.get("CUDATAP_CACHE", pathlib.Path.home() / ".cache/cudatap"))
+
+
+class Unavailable(Exception):
+    """The receiver cannot run here; the text says why."""
+
+
+def free_port(kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_until(condition, what, timeout=20, details=lambda: ""):
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {timeout} s for {what}. {details()}")
+        time.sleep(0.02)
+
+
+def _bound(table, port, state):
+    """Is an IPv4 or IPv6 port bound (udp: state 07) or listened on (tcp: 0A)?"""
+    for name in (table, table + "6"):
+        with contextlib.suppress(OSError):
+            for line in pathlib.Path("/proc/net", name).read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == state and int(words[1].rsplit(":", 1)[1], 16) == port:
+                    return True
+    return False
+
+
+def udp_bound(port):
+    return _bound("udp", port, "07")
+
+
+def tcp_listens(port):
+    return _bound("tcp", port, "0A")
+
+
+def unix_bound(path):
+    return any(line.split()[-1] == str(path) for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:])
+
+
+class Daemon:
+    """A process in the foreground. Subclasses have `command` and `ready()`."""
+
+    environment = None
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.log = self.directory / "daemon.log"
+        self.process = None
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            cwd=self.directory, env={**os.environ, **(self.environment or {})})
+        wait_until(lambda: self.process.poll() is not None or self.ready(), f"{self.command[0]} to start",
+                   details=self.log.read_text)
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.command[0]} ended: {self.log.read_text()}")
+        return self
+
+    def stop(self, number=signal.SIGTERM, timeout=20):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(number)
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.process = None
+
+    def kill(self):
+        self.stop(signal.SIGKILL)
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
