@@ -37,7 +37,10 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
 
-enum { WALK_EVERY_MS = 250 }; /* a process that loads 300 libraries shall not pay for 300 walks */
+enum {
+	WALK_EVERY_MS = 250, /* a process that loads 300 libraries shall not pay for 300 walks */
+	RETRY_MS = 5,        /* all slots taken */
+};
 
 struct hold {
 	int listener;
@@ -105,6 +108,25 @@ static void hold_end(struct hold *hold)
 	eventfd_write(hold->ready, 1);
 }
 
+/* Takes those out of the queue whose thread waits no more: killed, or let go by the watchdog. */
+static void drop_outdated(struct hold *hold)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&hold->lock);
+	n = hold->queued;
+	hold->queued = 0;
+	for (unsigned i = 0; i < n; i++) {
+		uint8_t id = hold->queue[(hold->first + i) % BOARD_SLOTS];
+
+		if (board_is_valid(hold->listener, &hold->board->slot[id]))
+			hold->queue[(hold->first + hold->queued++) % BOARD_SLOTS] = id;
+		else
+			atomic_store(&hold->board->slot[id].since_ms, 0);
+	}
+	pthread_mutex_unlock(&hold->lock);
+}
+
 /* A free slot's index, or -1. Only the thread takes slots, so a free one stays free. */
 static int free_slot(const struct board *board)
 {
@@ -147,11 +169,15 @@ static void *hold_thread(void *arg)
 		uint64_t taken = atomic_load(&hold->board->taken);
 		int slot = free_slot(hold->board);
 
+		if (slot < 0) { /* the control thread is late */
+			drop_outdated(hold);
+			slot = free_slot(hold->board);
+		}
 		atomic_fetch_add(&hold->board->alive, 1);
 
 		/* all slots taken: look for a free one now and then */
 		fd[1].events = slot < 0 ? 0 : POLLIN;
-		if (poll(fd, 2, slot < 0 ? 1 : -1) < 0)
+		if (poll(fd, 2, slot < 0 ? RETRY_MS : -1) < 0)
 			continue;
 		if (fd[0].revents)
 			break;

@@ -24,7 +24,7 @@
 
 #include "mappings.h"
 
-enum { HUNG_NAP_MS = 50 }; /* time for a tracer that was stopped to come back in */
+enum { HUNG_NAP_MS = 50 }; /* for a tracer that did not answer before: time to come back in */
 
 struct watchdog {
 	struct board *board;
@@ -32,6 +32,7 @@ struct watchdog {
 	int handover;
 	int listener;
 	int patience_ms;
+	bool stuck; /* a slot is overdue: the control thread does not come back */
 };
 
 /* ---- becoming nobody's ---- */
@@ -116,12 +117,21 @@ static unsigned answer_waiting(struct watchdog *w)
 	return n;
 }
 
-/* Answers slots open for at least @age_ms. Returns how many are open still. */
+/*
+ * Answers slots open for at least @age_ms. If there is one, the younger ones wait behind it for a
+ * control thread that is stuck, and are answered too. Returns how many are open still.
+ */
 static unsigned answer_slots(struct watchdog *w, uint64_t age_ms)
 {
 	uint64_t now = board_now_ms();
 	unsigned open = 0;
 
+	w->stuck = false;
+	for (unsigned i = 0; i < BOARD_SLOTS; i++) {
+		uint64_t since = atomic_load(&w->board->slot[i].since_ms);
+
+		w->stuck = w->stuck || (since && now - since >= age_ms);
+	}
 	for (unsigned i = 0; i < BOARD_SLOTS; i++) {
 		struct board_slot *slot = &w->board->slot[i];
 		uint64_t since = atomic_load(&slot->since_ms);
@@ -130,11 +140,9 @@ static unsigned answer_slots(struct watchdog *w, uint64_t age_ms)
 
 		if (!since || since != atomic_load(&slot->since_ms))
 			continue; /* free, or another's meanwhile */
-		if (now - since < age_ms) {
+		if (!w->stuck) {
 			open++;
-			continue;
-		}
-		if (board_is_valid(w->listener, &copy)) {
+		} else if (board_is_valid(w->listener, &copy)) {
 			board_answer(w->listener, &copy);
 			atomic_fetch_add(&w->board->overdue, 1);
 		}
@@ -149,8 +157,8 @@ static void take_over(struct watchdog *w)
 
 	if (!board_lock(w->board, BOARD_WATCHDOG))
 		return;
-	atomic_fetch_add(&w->board->taken, 1); /* before: the holder's last poll means nothing now */
 	n = answer_waiting(w);
+	atomic_fetch_add(&w->board->taken, 1); /* what the holder's poll found may be gone */
 	board_unlock(w->board);
 	atomic_fetch_add(&w->board->overdue, n);
 }
@@ -181,7 +189,7 @@ static enum waited wait_for(struct watchdog *w, bool for_calls, int timeout_ms)
 /* Returns when cudatap has ended; does not return when the tree has. */
 static void watch(struct watchdog *w)
 {
-	bool hung = false; /* the hold thread does not look up: a short nap will do until it does */
+	bool hung = false; /* the hold thread does not look up */
 	unsigned open = 0;
 
 	for (;;) {
@@ -191,7 +199,7 @@ static void watch(struct watchdog *w)
 		bool waits = listener_has(w->listener, POLLIN);
 
 		if (why == WAITED_TIME || why == WAITED_CALL)
-			why = wait_for(w, false, hung ? HUNG_NAP_MS : w->patience_ms);
+			why = wait_for(w, false, hung || w->stuck ? HUNG_NAP_MS : w->patience_ms);
 		if (why == WAITED_TREE)
 			_exit(0);
 		if (why == WAITED_TRACER)

@@ -60,17 +60,20 @@ __attribute__((unused, format(printf, 1, 2))) static int rig_shell(const char *f
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
+__attribute__((unused)) static int rig_make_dir(void)
+{
+	snprintf(rig_dir, sizeof(rig_dir), "/tmp/test_launch.XXXXXX");
+	return mkdtemp(rig_dir) ? chmod(rig_dir, 0755) : -1;
+}
+
 /* Makes the folder and builds SOURCE.c into it as NAME. Returns 0 when it could. */
 __attribute__((unused)) static int rig_build(const char *compiler, const char *source, const char *name,
 					     const char *flags)
 {
 	char here[PATH_MAX] = __FILE__;
 
-	if (!rig_dir[0]) {
-		snprintf(rig_dir, sizeof(rig_dir), "/tmp/test_launch.XXXXXX");
-		if (!mkdtemp(rig_dir) || chmod(rig_dir, 0755))
-			return -1;
-	}
+	if (!rig_dir[0] && rig_make_dir())
+		return -1;
 	return rig_shell("%s -O2 %s -o %s/%s %s/../programs/%s.c -ldl 2>%s/build.log || { cat %s/build.log "
 			 ">&2; exit 1; }",
 			 compiler, flags, rig_dir, name, dirname(here), source, rig_dir, rig_dir);

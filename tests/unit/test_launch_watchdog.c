@@ -27,25 +27,19 @@ static double now_s(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/*
- * Other tracers may run on this host. Ours has this run's folder in its command
- * line; or, for a launch made by the test itself, this program and no such folder.
- */
+/* Other tracers may run on this host; ours has this run's folder in its command line. */
 static bool is_ours(pid_t pid)
 {
-	char path[64], exe[PATH_MAX] = "", line[4096];
+	char path[64], line[4096];
 	ssize_t n;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	if (readlink(path, exe, sizeof(exe) - 1) < 0 || strcmp(exe, self) != 0)
-		return false;
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? -1 : read(fd, line, sizeof(line));
 	if (fd >= 0)
 		close(fd);
-	return n > 0 && (memmem(line, n, rig_dir, strlen(rig_dir)) || !memmem(line, n, "/test_launch.", 13));
+	return n > 0 && memmem(line, n, rig_dir, strlen(rig_dir));
 }
 
 /* The pid of our watchdog, 0: none. Zombies do not count. */
@@ -135,8 +129,8 @@ static void test_killed_while_holding(void **state)
 	assert_int_not_equal(find_watchdog(), 0);
 	kill(pid, SIGKILL);
 	assert_int_equal(end_of(pid), 128 + SIGKILL);
-	assert_mapped_without_failure(MAPS_MS + 5000);
-	assert_true(watchdog_gone_within(3000));
+	assert_mapped_without_failure(20000);
+	assert_true(watchdog_gone_within(10000));
 }
 
 static void test_killed_at_any_moment(void **state)
@@ -151,10 +145,10 @@ static void test_killed_at_any_moment(void **state)
 		/* killed before it let the child go: then nothing ran, which is right too */
 		text = rig_read(RIG("err"));
 		if (strstr(text, "held"))
-			assert_mapped_without_failure(5000);
+			assert_mapped_without_failure(20000);
 		free(text);
 	}
-	assert_true(watchdog_gone_within(3000));
+	assert_true(watchdog_gone_within(10000));
 }
 
 /* the command ends at once, its daemon lives on and maps: pipes end, nothing fails */
@@ -164,14 +158,14 @@ static void test_descendants_outlive(void **state)
 	char *text;
 
 	unlink(RIG("out"));
-	assert_int_equal(rig_shell("%s --tracer -- %s daemon maps %s %s 2000 2>/dev/null | cat >%s", self,
+	assert_int_equal(rig_shell("%s --tracer -- %s daemon maps %s %s 4000 2>/dev/null | cat >%s", self,
 				   RIG("do"), RIG("out"), RIG("mark.so"), RIG("piped")),
 			 0);
-	assert_true(now_s() - start < 1.5);
+	assert_true(now_s() - start < 3);
 	assert_int_equal(access(RIG("out"), F_OK), -1);
 	assert_int_not_equal(find_watchdog(), 0);
-	assert_mapped_without_failure(6000);
-	assert_true(watchdog_gone_within(3000));
+	assert_mapped_without_failure(20000);
+	assert_true(watchdog_gone_within(10000));
 	text = rig_read(RIG("piped"));
 	assert_string_equal(text, "");
 	free(text);
@@ -227,7 +221,7 @@ static void test_watchdog_keeps_nothing(void **state)
 	sleep_ms(50);
 	assert_int_equal(find_watchdog(), dog);
 	launch_free(launch);
-	assert_true(watchdog_gone_within(3000));
+	assert_true(watchdog_gone_within(10000));
 	munmap(ring, 1 << 20);
 	close(big);
 }
@@ -237,15 +231,15 @@ static void test_hung_tracer(void **state)
 {
 	char *text;
 	pid_t pid =
-		start_tracer("-p 300 -d 60000 -- %s maps %s %s 100", RIG("do"), RIG("out"), RIG("mark.so"));
+		start_tracer("-p 300 -d 60000 -- %s maps %s %s 1000", RIG("do"), RIG("out"), RIG("mark.so"));
 
-	assert_mapped_without_failure(8000);
+	assert_mapped_without_failure(20000);
 	kill(pid, SIGKILL);
 	end_of(pid);
 	pid = start_tracer("-p 300 -- %s maps %s %s 3000", RIG("do"), RIG("out"), RIG("mark.so"));
 	sleep_ms(500);
 	kill(pid, SIGSTOP);
-	assert_mapped_without_failure(8000);
+	assert_mapped_without_failure(20000);
 	kill(pid, SIGCONT);
 	assert_int_equal(end_of(pid), 0);
 	/* and one that was stopped for a while holds again */
@@ -260,7 +254,7 @@ static void test_hung_tracer(void **state)
 	text = rig_read(RIG("files"));
 	assert_non_null(strstr(text, "mark2.so"));
 	free(text);
-	assert_true(watchdog_gone_within(3000));
+	assert_true(watchdog_gone_within(10000));
 }
 
 /* the watchdog does not meddle with a tracer that is only slow */
@@ -297,7 +291,7 @@ static void test_pid_one(void **state)
 			self, RIG("do"), RIG("out"), RIG("mark.so"), RIG("err")),
 		5);
 	assert_mapped_without_failure(100);
-	assert_true(watchdog_gone_within(3000));
+	assert_true(watchdog_gone_within(10000));
 }
 
 static void test_text_of_maps(void **state)
@@ -345,7 +339,11 @@ int main(int argc, char **argv)
 		return rig_main(argc, argv);
 	if (geteuid() != 0)
 		return cmocka_run_group_tests(without_root, NULL, NULL);
-	if (!realpath("/proc/self/exe", self))
+	if (!realpath("/proc/self/exe", self) || rig_make_dir())
 		return 1;
+	if (argc == 1) /* for is_ours() */
+		return execl(self, self, rig_dir, (char *)NULL);
+	rmdir(rig_dir);
+	snprintf(rig_dir, sizeof(rig_dir), "%s", argv[1]);
 	return cmocka_run_group_tests(tests, build_all, rig_cleanup);
 }
