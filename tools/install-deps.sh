@@ -18,10 +18,16 @@ build	libelf-dev
 build	libjansson-dev
 build	librdkafka-dev
 build	libssl-dev
+build	libssl-dev
 build	libyaml-dev
+build	libzstd-dev
+build	zlib1g-dev
+build	libzstd-dev
+build	zlib1g-dev
 demo	python3
 demo	jq
 test	binutils
+test	bpftool	linux-tools-generic
 test	ca-certificates
 test	clang-format
 test	clang-tidy
@@ -34,6 +40,7 @@ test	libc6-dev-arm64-cross
 test	libcap2-bin
 test	libclang-rt-14-dev	libclang-rt-18-dev
 test	libcmocka-dev
+test	logrotate
 test	llvm
 test	man-db
 test	musl-tools
@@ -41,14 +48,12 @@ test	procps
 test	python3
 test	python3-pip
 test	python3-venv
+test	qemu-user
 test	strace
 test	sudo
 test	util-linux
 test	valgrind
 portable	ca-certificates
-portable	libssl-dev
-portable	libzstd-dev
-portable	zlib1g-dev
 '
 
 say() {

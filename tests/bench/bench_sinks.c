@@ -20,16 +20,12 @@
 #include <unistd.h>
 
 #include "sinks/fanout.h"
+#include "sinks/file.h"
 #include "sinks/kinds.h"
 
 #define LINE     400
 #define RATE     2000000ull
 #define BATCH_NS 5000000ull
-
-struct file_options {
-	char *path;
-	mode_t mode;
-};
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -75,7 +71,7 @@ static void run(const char *title, char *const *paths, size_t n, bool paced, dou
 	uint64_t seq = 1, begin, end, reader, process, dropped = 0, delivered = UINT64_MAX;
 
 	for (size_t i = 0; i < n; i++) {
-		options[i] = (struct file_options){paths[i], 0600};
+		options[i] = (struct file_options){.path = paths[i], .mode = 0600, .rotate.keep = 7};
 		sinks[i] = (struct config_sink){.name = paths[i],
 						.ops = &sink_file,
 						.format = (char *)"json",

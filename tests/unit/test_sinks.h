@@ -19,15 +19,10 @@
 #include <unistd.h>
 
 #include "../../sinks/fanout.h"
+#include "../../sinks/file.h"
 #include "../../sinks/kinds.h"
 
 #define MS 1000000ull
-
-/* As the file sink's keys lay it out. */
-struct test_file_options {
-	char *path;
-	mode_t mode;
-};
 
 static inline uint64_t now_ns(void)
 {
@@ -163,12 +158,14 @@ static inline struct sink_counters counters(struct fanout *f, size_t sink)
 
 static inline struct config_sink file_sink(const char *name, const char *path)
 {
-	struct test_file_options *o = calloc(1, sizeof(*o));
+	struct file_options *o = calloc(1, sizeof(*o));
 	struct config_sink s = {
 		.name = (char *)name, .ops = &sink_file, .format = (char *)"json", .options = o};
 
 	o->path = (char *)path;
 	o->mode = 0640;
+	o->rotate.keep = 7;
+	o->fsync_interval_ns = 1000 * MS;
 	s.queue.max_events = SINK_QUEUE_EVENTS;
 	s.queue.max_bytes = SINK_QUEUE_BYTES;
 	return s;

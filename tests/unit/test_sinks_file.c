@@ -80,7 +80,7 @@ static void test_not_late(void **state)
 static void test_mode_whatever_the_umask(void **state)
 {
 	struct config_sink sink = file_sink("disk", path);
-	struct test_file_options *o = sink.options;
+	struct file_options *o = sink.options;
 	mode_t old = umask(0077);
 	struct fanout *f;
 	struct stat st;
@@ -147,7 +147,7 @@ static void test_unwritable_paths(void **state)
 {
 	char missing[160], fifo[160], below[160];
 	struct config_sink good = file_sink("good", path), bad = file_sink("bad", missing);
-	struct test_file_options *o = bad.options;
+	struct file_options *o = bad.options;
 	struct config_sink both[] = {good, bad};
 
 	snprintf(missing, sizeof(missing), "%s/no/such.jsonl", dir);
@@ -447,7 +447,7 @@ static void test_file_size_limit(void **state)
 
 static void test_urls(void **state)
 {
-	struct test_file_options o = {0};
+	struct file_options o = {0};
 	char error[128] = "";
 
 	assert_int_equal(sink_file.from_url("out.jsonl", &o, error, sizeof(error)), 0);
