@@ -413,6 +413,27 @@ void stream_drain(struct stream *stream)
 	stream->running = false;
 }
 
+static bool anything_queued(const struct fanout *fanout)
+{
+	struct sink_counters counters;
+
+	for (size_t i = 0; i < fanout_nsinks(fanout); i++) {
+		fanout_counters(fanout, i, &counters);
+		if (counters.queued)
+			return true;
+	}
+	return false;
+}
+
+void stream_settle(struct stream *stream, uint64_t deadline_ns)
+{
+	static const struct timespec pause = {.tv_nsec = 2000000};
+
+	fanout_flush(stream->fanout);
+	while (clock_ns(CLOCK_MONOTONIC) < deadline_ns && anything_queued(stream->fanout))
+		nanosleep(&pause, NULL);
+}
+
 void stream_finish(struct stream *stream, enum event_type type, json_t *body, uint64_t deadline_ns)
 {
 	emit_event(stream, type, body);

@@ -57,6 +57,13 @@ void stream_totals(const struct stream *stream, struct stream_totals *ret_totals
 void stream_drain(struct stream *stream);
 
 /**
+ * stream_settle - after stream_drain(): let the sinks write what is queued, so that the last event finds
+ * room in a queue that was full and can say what became of the others
+ * @deadline_ns: CLOCK_MONOTONIC; returns earlier when nothing is queued
+ */
+void stream_settle(struct stream *stream, uint64_t deadline_ns);
+
+/**
  * stream_finish - after stream_drain(): emit a last event, let the sinks end
  * @deadline_ns: CLOCK_MONOTONIC; what is not written then is counted as lost
  * The body's `sinks` come from the caller before the sinks have ended, so the last
