@@ -8,6 +8,7 @@
 
 #include "../config/config.h"
 #include "capture/capture.h"
+#include "launch/launch.h"
 
 #define CUDATAP_VERSION "0.1.0"
 
@@ -37,6 +38,7 @@ struct cli {
 	enum capture_method method; /* --probes */
 	char **command;             /* after `--`, NULL-terminated; NULL: none */
 	const char *verb;           /* check, list, doctor ...; NULL: trace */
+	const struct launch_origin *origin; /* what a command is given back; set by main */
 	char **verb_args;           /* NULL-terminated */
 };
 

@@ -62,13 +62,16 @@ static void fill_standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
+	struct launch_origin origin;
 	struct cli cli;
 	int code;
 
+	launch_origin_take(&origin);
 	fill_standard_descriptors();
 	/* a closed pipe is an error of write(2), told by the sink that met it */
 	signal(SIGPIPE, SIG_IGN);
 	code = cli_parse(argc, argv, &cli);
+	cli.origin = &origin;
 	if (code < 0)
 		code = run(&cli);
 	cli_free(&cli);

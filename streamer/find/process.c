@@ -157,6 +157,21 @@ static int match_mapping(void *ctx, const struct find_file *now)
  * different devices, so where they differ the mapping is looked up again: if
  * it is still there, the link led to it.
  */
+/* Only regular files: opening a device that a process maps may do something to it, and a fifo would
+ * hang us. */
+static int open_regular(const char *path)
+{
+	struct stat st;
+	int fd;
+
+	if (stat(path, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return fd < 0 ? -errno : fd;
+}
+
 static int open_mapping(const struct find_file *file)
 {
 	char path[96];
@@ -165,9 +180,9 @@ static int open_mapping(const struct find_file *file)
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)file->pid,
 		 file->map_start, file->map_end);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = open_regular(path);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (is_file(fd, file) || walk_maps(file->pid, match_mapping, (void *)file, &stop) == 1)
 		return fd;
 	close(fd);
@@ -182,10 +197,9 @@ static int open_name(const char *root, const struct find_file *file)
 
 	if (snprintf(path, sizeof(path), "%s%s", root, file->path) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
-	/* a fifo of that name must not hang us */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = open_regular(path);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (file->pid == 0 || is_file(fd, file))
 		return fd;
 	close(fd);

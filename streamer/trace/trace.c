@@ -65,6 +65,7 @@ static int start_command(struct trace *trace)
 		.stdout_to_stderr = !trace->cli->mix && a_sink_is_stdout(trace->config),
 		/* files that the configuration names are probed before the command starts */
 		.hold = !trace->cli->no_hold && !trace->config->libraries.n,
+		.origin = trace->cli->origin,
 	};
 	char error[512];
 	int err;
@@ -86,6 +87,8 @@ static int start_command(struct trace *trace)
 		log_msg("the command is not held while its libraries are probed (%s): first calls into a "
 			"library may be missed",
 			launch_held(trace->launch));
+	if (launch_note(trace->launch) && !trace->cli->quiet)
+		log_msg("%s", launch_note(trace->launch));
 	return 0;
 }
 
@@ -210,7 +213,7 @@ static int begin(struct trace *trace)
 static void end(struct trace *trace)
 {
 	struct capture_counters counters;
-	uint64_t lost;
+	uint64_t lost, time_ns, deadline_ns;
 
 	capture_record(trace->capture, false);
 	capture_detach_all(trace->capture);
@@ -218,9 +221,11 @@ static void end(struct trace *trace)
 	if (capture_method(trace->capture) == CAPTURE_CLASSIC)
 		usleep(20000); /* the probes are still being closed: let programs under way end */
 	stream_drain(trace->stream);
+	time_ns = trace->signals > 1 ? HURRY_NS : DRAIN_NS;
+	deadline_ns = now_ns() + time_ns;
+	stream_settle(trace->stream, deadline_ns - time_ns / 2);
 	capture_counters(trace->capture, &counters);
-	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters),
-		      now_ns() + (trace->signals > 1 ? HURRY_NS : DRAIN_NS));
+	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters), deadline_ns);
 	lost = report_summary(trace, &counters);
 	if (trace->cli->fail_on_loss && lost && !trace->exit_code)
 		trace->exit_code = EXIT_LOSS;
