@@ -13,10 +13,11 @@
 
 #include "../enrich/enrich.h"
 #include "../log.h"
+#include "gate.h"
 #include "losses.h"
 #include "stream.h"
 
-#define MAX_FORMATS 8
+#define MAX_FORMATS 8 /* forms of lines: each format with arguments or without */
 #define SECOND      1000000000ull
 
 /* An event on its way from the control thread. */
@@ -29,6 +30,7 @@ struct posted {
 struct stream {
 	struct stream_options options;
 	struct fanout *fanout;
+	struct gate *gate; /* NULL: every sink takes every call */
 	struct threads *threads;
 	struct clock_map *clock;
 	char run[13];
@@ -67,6 +69,7 @@ static void emit_call(struct stream *stream, const struct call *call)
 {
 	struct thread *thread = threads_find(stream->threads, call->rec->pid_tgid);
 	int64_t ts = clock_map_real(stream->clock, call->rec->start_ns);
+	uint64_t wanted, sinks;
 	struct line_meta meta;
 	size_t format, len;
 
@@ -75,10 +78,14 @@ static void emit_call(struct stream *stream, const struct call *call)
 		return;
 	}
 	stream->seq++;
+	wanted = gate_call(stream->gate, stream->fanout, call);
 	for (format = 0; format < stream->nformats; format++) {
+		sinks = stream->format_sinks[format] & wanted;
+		if (!sinks)
+			continue;
 		len = encode_call(stream->encoders[format], call, thread, stream->seq, ts,
 				  fanout_reserve(stream->fanout, format), &meta);
-		fanout_commit(stream->fanout, format, len, &meta, stream->format_sinks[format]);
+		fanout_commit(stream->fanout, format, len, &meta, sinks);
 	}
 	count(&stream->emitted);
 	if (call->status == CALL_UNFINISHED)
@@ -233,7 +240,7 @@ static int encode_sink_loss(void *ctx, const char *format, const struct sink_los
 	if (!body)
 		return -ENOMEM;
 	pthread_mutex_lock(&stream->loss_lock);
-	for (i = 0; i < stream->nformats; i++)
+	for (i = 0; i < stream->nformats && len < 0; i++)
 		if (!strcmp(fanout_format(stream->fanout, i), format))
 			len = encode_event(stream->loss_encoders[i], EVENT_LOSS, body, 0,
 					   clock_ns(CLOCK_REALTIME), out, ret_meta);
@@ -296,6 +303,23 @@ static void make_run(char run[13])
 	run[12] = 0;
 }
 
+/* What a line says of a thread depends on the format alone: forms of one format share it. */
+static unsigned prefix_slot(const struct fanout *fanout, size_t form)
+{
+	unsigned slot = 0;
+
+	for (size_t i = 0; i < form; i++) {
+		bool seen = false;
+
+		if (!strcmp(fanout_format(fanout, i), fanout_format(fanout, form)))
+			return prefix_slot(fanout, i);
+		for (size_t j = 0; j < i && !seen; j++)
+			seen = !strcmp(fanout_format(fanout, i), fanout_format(fanout, j));
+		slot += !seen;
+	}
+	return slot;
+}
+
 static struct encoder *make_encoder(const struct stream *stream, size_t format)
 {
 	const struct config *config = stream->options.config;
@@ -303,10 +327,10 @@ static struct encoder *make_encoder(const struct stream *stream, size_t format)
 	struct encode_static statics[n + 1];
 	struct encoder_options options = {
 		.format = fanout_format(stream->fanout, format),
-		.slot = format,
+		.slot = prefix_slot(stream->fanout, format),
 		.run = stream->run,
 		.host = config->host,
-		.args = config->fields.args,
+		.args = config->fields.args && fanout_format_args(stream->fanout, format),
 		.nested = config->nested,
 		.statics = statics,
 		.nstatics = n,
@@ -360,6 +384,8 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	stream->origin = (struct sink_origin){options->config->host, stream->run};
 	err = fanout_new(options->config->sinks, options->config->nsinks, &stream->origin, encode_sink_loss,
 			 stream, &stream->fanout, error, error_size);
+	if (!err)
+		err = gate_new(options->config->sinks, options->config->nsinks, &stream->gate);
 	if (!err)
 		err = make_encoders(stream, error, error_size);
 	if (!err) {
@@ -450,6 +476,7 @@ void stream_free(struct stream *stream)
 		return;
 	stream_drain(stream);
 	fanout_free(stream->fanout);
+	gate_free(stream->gate);
 	for (i = 0; i < MAX_FORMATS; i++) {
 		encoder_free(stream->encoders[i]);
 		encoder_free(stream->loss_encoders[i]);

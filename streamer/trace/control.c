@@ -100,6 +100,12 @@ static void on_signal(struct trace *trace, uint32_t index)
 		case SIGHUP:
 			fanout_reopen((struct fanout *)stream_fanout(trace->stream));
 			break;
+		case SIGUSR1:
+			fanout_rotate((struct fanout *)stream_fanout(trace->stream));
+			break;
+		case SIGUSR2:
+			report_status(trace);
+			break;
 		}
 	}
 }
@@ -174,10 +180,15 @@ static void on_duplicates(struct trace *trace, uint32_t index)
 			       "duplicate");
 }
 
-/* Nobody reads our output any more: the probes go, a command runs on. */
+/* Nobody reads our output any more, or a sink is to end us: the probes go, a command runs on. */
 static void on_all_gone(struct trace *trace, uint32_t index)
 {
-	stop(trace, "output_closed");
+	if (!fanout_wants_exit(stream_fanout(trace->stream))) {
+		stop(trace, "output_closed");
+		return;
+	}
+	trace->exit_code = trace->launch ? EXIT_OWN_FAILURE : 1;
+	stop(trace, "sink_failed");
 }
 
 static void on_mappings(struct trace *trace, uint32_t index)
@@ -195,6 +206,8 @@ static int open_signals(struct trace *trace)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
 	sigaddset(&set, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	sigdelset(&set, SIGPIPE);

@@ -69,6 +69,8 @@ void control_on_duplicate(void *ctx, unsigned newer, unsigned first);
 
 json_t *report_start(const struct trace *trace);
 json_t *report_stop(const struct trace *trace, const struct capture_counters *counters);
+/** report_status - one JSON object on stderr, on one line: calls and sinks so far */
+void report_status(const struct trace *trace);
 /** report_summary - totals on stderr; returns how many events were lost, at the source and in sinks */
 uint64_t report_summary(const struct trace *trace, const struct capture_counters *counters);
 

@@ -1,7 +1,9 @@
 /* The `start` and `stop` events and the summary on stderr. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,6 +124,30 @@ json_t *report_stop(const struct trace *trace, const struct capture_counters *co
 	return body;
 }
 
+void report_status(const struct trace *trace)
+{
+	struct capture_counters counters;
+	struct timespec ts;
+	json_t *status;
+	char *text;
+
+	capture_counters(trace->capture, &counters);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	status = json_pack("{ss ss sI so so}", "type", "status", "version", CUDATAP_VERSION, "duration_ns",
+			   (json_int_t)(ts.tv_sec * 1000000000ll + ts.tv_nsec) - (json_int_t)trace->start_ns,
+			   "calls", calls_object(trace, &counters), "sinks", stream_sinks(trace->stream));
+	text = json_dumps(status, JSON_COMPACT);
+	json_decref(status);
+	if (text) {
+		const struct iovec line[] = {{text, strlen(text)}, {(void *)"\n", 1}};
+
+		/* what stderr does not take is nobody's problem */
+		if (writev(STDERR_FILENO, line, 2) < 0)
+			errno = 0;
+	}
+	free(text);
+}
+
 static void say_sinks(const struct trace *trace)
 {
 	const struct fanout *fanout = stream_fanout(trace->stream);
@@ -158,6 +184,8 @@ uint64_t report_summary(const struct trace *trace, const struct capture_counters
 				log_msg("%llu calls %s: %s", (unsigned long long)counts[i],
 					i == LOSS_UNPAIRED ? "never returned" : "lost", loss_cause_names[i]);
 		say_sinks(trace);
+		if (!isatty(STDERR_FILENO))
+			report_status(trace);
 	}
 	return lost + stream_sinks_lost(trace->stream);
 }
