@@ -7,6 +7,7 @@
 const struct sink_ops *const sink_kinds[] = {
 	&sink_stdout,
 	&sink_syslog,
+	&sink_kafka,
 	&sink_file,
 	NULL,
 };

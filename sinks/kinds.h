@@ -7,5 +7,6 @@
 extern const struct sink_ops sink_stdout;
 extern const struct sink_ops sink_file;
 extern const struct sink_ops sink_syslog;
+extern const struct sink_ops sink_kafka;
 
 #endif
