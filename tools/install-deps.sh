@@ -18,10 +18,7 @@ build	libelf-dev
 build	libjansson-dev
 build	librdkafka-dev
 build	libssl-dev
-build	libssl-dev
 build	libyaml-dev
-build	libzstd-dev
-build	zlib1g-dev
 build	libzstd-dev
 build	zlib1g-dev
 demo	python3
@@ -52,7 +49,6 @@ test	qemu-user
 test	strace
 test	sudo
 test	util-linux
-test	valgrind
 portable	ca-certificates
 '
 
