@@ -24,6 +24,8 @@
 #define BATCH            256 /* messages that are made at once */
 #define PIECES           (BATCH * SYSLOG_PIECES)
 #define CAREFUL_NS       20000000ull /* for a refusal (ICMP) to come back over udp */
+#define BURST            16          /* datagrams at once over udp ... */
+#define BURST_NS         100000ull   /* ... and the pause behind them: a receiver's buffer holds some 200 */
 #define TRIES            3           /* connections in one write() */
 #define FALLBACK_MESSAGE 64          /* no kernel refuses a message that short */
 
@@ -132,15 +134,16 @@ static void lower_max(struct syslog_sink *s, size_t size)
 static int datagram_once(struct syslog_sink *s, size_t from)
 {
 	struct syslog_link *link = &s->link;
-	int sent =
-		sendmmsg(link->fd, &s->msgs[from], link->careful ? 1 : (unsigned)(s->n - from), MSG_DONTWAIT);
-	int r;
+	bool udp = link->target.transport == SYSLOG_UDP;
+	size_t max = link->careful ? 1 : udp ? BURST : BATCH, n = s->n - from;
+	int sent = sendmmsg(link->fd, &s->msgs[from], (unsigned)(n < max ? n : max), MSG_DONTWAIT), r = 0;
 
 	if (sent < 0)
 		return -errno;
-	if (!link->careful)
-		return sent;
-	r = datagram_refused(link);
+	if (link->careful)
+		r = datagram_refused(link);
+	else if (udp && sent == BURST)
+		sink_poll(link->sink, -1, 0, BURST_NS);
 	link->careful = false;
 	return r ? r : sent;
 }
