@@ -18,9 +18,10 @@ if [ "$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -n true 2>/dev/nul
 	root="sudo -E env PATH=$PATH"
 fi
 
+# Signals at their defaults: a shell in the background has SIGINT ignored, and so would the tests.
 rm -f "$report"
 # shellcheck disable=SC2086
-$root "$python" -m pytest -p no:cacheprovider -ra --junitxml="$report" "$@" </dev/null
+$root env --default-signal "$python" -m pytest -p no:cacheprovider -ra --junitxml="$report" "$@" </dev/null
 code=$?
 
 "$python" - "$report" "$name" <<'E2'

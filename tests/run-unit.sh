@@ -24,6 +24,7 @@ if [ "$name" = asan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
 	fixed="setarch $(uname -m) -R"
 fi
 
+# Signals at their defaults: a shell in the background has SIGINT ignored, and so would the tests.
 for program; do
 	if [ ! -x "$program" ]; then
 		echo "  $(basename "$program"): not built"
@@ -31,7 +32,7 @@ for program; do
 		continue
 	fi
 	# shellcheck disable=SC2086
-	timeout 300 $fixed "$program" >"$output" 2>&1 </dev/null
+	env --default-signal timeout 300 $fixed "$program" >"$output" 2>&1 </dev/null
 	code=$?
 	p=$(count PASSED)
 	f=$(count FAILED)
