@@ -151,6 +151,10 @@ static int file_check(const void *options, char *error, size_t error_size)
 		snprintf(error, error_size, "path is empty: name a file");
 		return -EINVAL;
 	}
+	if (o->rotate.interval_ns && o->rotate.interval_ns < SECOND) {
+		snprintf(error, error_size, "rotate.interval is at least 1s");
+		return -EINVAL;
+	}
 	percent = strchr(o->path, '%');
 	if (percent && percent < last_part(o->path)) {
 		snprintf(error, error_size,
