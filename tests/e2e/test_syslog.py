@@ -220,7 +220,7 @@ def test_too_long(place, way):
 def test_too_long_without_args(place):
     """What has nothing more to lose is lost, counted, and told."""
     with receiver("rsyslog", place / "d", ("tcp",)) as d:
-        feed = Feed(place, target_of(d, "tcp"), "-n", 600, options="max_message: 480", host="gpu07." + 32 * "x")
+        feed = Feed(place, target_of(d, "tcp"), "-n", 600, options="max_message: 480", host="gpu07." + 42 * "x")
         counters = feed.end()
         wait_count(d, counters["delivered"] + counters["loss_events"])
     lost = counters["dropped"]["too_large"]
