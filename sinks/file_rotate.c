@@ -55,7 +55,8 @@ static int take_up(struct file *file, int fd, const char *name)
 	file->ino = st.st_ino;
 	file->missing = false;
 	file->period = period_of(file, st.st_size ? st.st_mtim.tv_sec * (int64_t)SECOND : now);
-	snprintf(file->name, sizeof(file->name), "%s", name);
+	if (name != file->name)
+		snprintf(file->name, sizeof(file->name), "%s", name);
 	return 0;
 }
 

@@ -1,0 +1,752 @@
+/* Generations of a file: when they begin, what they are called, what is kept, compressed and tidied up. */
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "test_sinks.h"
+
+static char dir[64];
+static char path[128];
+
+static int setup(void **state)
+{
+	strcpy(dir, "/tmp/cudatap-rotate-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/out.jsonl", dir);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	return system(command);
+}
+
+static struct file_options *options(struct config_sink *sink)
+{
+	return sink->options;
+}
+
+/* "out.jsonl.3.zst" and so on; in one of a few buffers. */
+static const char *old_path(const char *suffix)
+{
+	static char paths[8][192];
+	static int next;
+
+	next = (next + 1) % 8;
+	snprintf(paths[next], sizeof(paths[0]), "%s%s", path, suffix);
+	return paths[next];
+}
+
+static bool there(const char *suffix)
+{
+	return !access(old_path(suffix), F_OK);
+}
+
+static unsigned files_in_dir(void)
+{
+	DIR *stream = opendir(dir);
+	unsigned n = 0;
+
+	while (readdir(stream))
+		n++;
+	closedir(stream);
+	return n - 2;
+}
+
+/* Any generation, whatever it is compressed with; @r goes on counting. */
+static void read_old(struct reading *r, const char *name)
+{
+	char command[256];
+	FILE *pipe;
+
+	snprintf(command, sizeof(command), "%s < %s",
+		 strstr(name, ".zst")  ? "zstd -dc"
+		 : strstr(name, ".gz") ? "gzip -dc"
+				       : "cat",
+		 name);
+	pipe = popen(command, "r");
+	assert_non_null(pipe);
+	read_all(r, fileno(pipe));
+	assert_int_equal(pclose(pipe), 0);
+}
+
+/* Whatever there is of generation @i. */
+static bool read_generation(struct reading *r, unsigned i)
+{
+	static const char *const suffixes[] = {"", ".gz", ".zst"};
+	bool found = false;
+
+	for (int s = 0; s < 3; s++) {
+		char suffix[24];
+
+		snprintf(suffix, sizeof(suffix), ".%u%s", i, suffixes[s]);
+		if (!there(suffix))
+			continue;
+		assert_false(found); /* never two of one */
+		found = true;
+		read_old(r, old_path(suffix));
+	}
+	return found;
+}
+
+static unsigned read_generations(struct reading *r)
+{
+	unsigned n = 0;
+
+	memset(r, 0, sizeof(*r));
+	while (n < 100 && !access(path, F_OK) && read_generation(&(struct reading){0}, n + 1))
+		n++;
+	for (unsigned i = n; i; i--)
+		read_generation(r, i);
+	read_old(r, path);
+	return n;
+}
+
+/* ---- names ---- */
+
+static void test_names(void **state)
+{
+	struct file_generation g;
+	char name[NAME_MAX + 1], error[256] = "";
+
+	assert_true(file_name_parse("out.jsonl", "out.jsonl", &g));
+	assert_int_equal(g.number, 0);
+	assert_true(file_name_parse("out.jsonl", "out.jsonl.12", &g));
+	assert_int_equal(g.number, 12);
+	assert_int_equal(g.base_len, 9);
+	assert_true(file_name_parse("out.jsonl", "out.jsonl.3.zst", &g));
+	assert_int_equal(g.compress, FILE_ZSTD);
+	assert_true(file_name_parse("out.jsonl", "out.jsonl.3.gz", &g));
+	assert_int_equal(g.compress, FILE_GZIP);
+	for (const char *const *s =
+		     (const char *const[]){"out.jsonl.gz", "out.jsonl.03", "out.jsonl.0", "out.jsonl.x",
+					   "out.jsonl.1.bak", "out.jsonl.1.", "xout.jsonl.1", "out.jsonl1",
+					   "out.jsonl.1234567", "out.jsonl.1.gz.zst", "out.jsonl.-1", NULL};
+	     *s; s++)
+		assert_false(file_name_parse("out.jsonl", *s, &g));
+	assert_true(file_name_parse("a-%Y%m%d.l", "a-20261129.l", &g));
+	assert_true(file_name_parse("a-%Y%m%d.l", "a-20261129.l.zst", &g));
+	assert_true(file_name_parse("a-%F.l", "a-2026-11-29.l.4.gz", &g));
+	assert_int_equal(g.number, 4);
+	assert_false(file_name_parse("a-%Y%m%d.l", "a-2026112.l", &g));
+	assert_false(file_name_parse("a-%Y%m%d.l", "a-2026112x.l", &g));
+	assert_true(file_name_parse("a%%.l", "a%.l.1", &g));
+	assert_true(file_name_is_temporary("out.jsonl", ".out.jsonl.2.zst.tmp"));
+	assert_true(file_name_is_temporary("out.jsonl", ".out.jsonl.tmp"));
+	assert_false(file_name_is_temporary("out.jsonl", "out.jsonl.2.zst.tmp"));
+	assert_false(file_name_is_temporary("out.jsonl", ".other.tmp"));
+	assert_false(file_name_is_temporary("out.jsonl", ".tmp"));
+	file_name_make("a-%Y%m%d-%H.l%%", 1796000000, name);
+	assert_string_equal(name, "a-20261130-00.l%");
+	assert_true(file_name_is_dated("x%Y"));
+	assert_false(file_name_is_dated("x%%Y"));
+	assert_int_equal(file_name_check("x%", error, sizeof(error)), -EINVAL);
+	assert_int_equal(file_name_check("..", error, sizeof(error)), -EINVAL);
+	assert_int_equal(file_name_check("x%%Y%Y", error, sizeof(error)), 0);
+}
+
+/* ---- by size ---- */
+
+static void test_by_size(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct reading r;
+	struct stat st;
+	struct fanout *f;
+
+	options(&sink)->rotate.max_size = 100000;
+	options(&sink)->rotate.keep = 5;
+	options(&sink)->mode = 0604;
+	f = open_fanout(&sink, 1);
+	for (uint64_t i = 0; i < 40; i++) {
+		put_lines(f, 1 + i * 50, 50, 301);
+		wait_for(counters(f, 0).queued == 0);
+	}
+	fanout_close(f, now_ns() + 5000 * MS);
+	assert_int_equal(counters(f, 0).delivered, 2000);
+	fanout_free(f);
+	assert_int_equal(read_generations(&r), 5); /* and one went */
+	assert_int_equal(files_in_dir(), 6);
+	assert_int_equal(r.bad + r.disorder, 0);
+	assert_int_equal(r.last, 2000);
+	/* each is as full as whole lines allow, and the newest generations are there */
+	assert_int_equal(r.lines, 5 * 332 + 2000 - 6 * 332);
+	for (int i = 1; i <= 5; i++) {
+		char suffix[16];
+
+		snprintf(suffix, sizeof(suffix), ".%d", i);
+		assert_int_equal(stat(old_path(suffix), &st), 0);
+		assert_int_equal(st.st_size, 332 * 301);
+		assert_int_equal(st.st_mode & 07777, 0604);
+	}
+	free(sink.options);
+}
+
+/* A line larger than the limit has a file of its own. */
+static void test_tiny_limit(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct reading r;
+	struct fanout *f;
+
+	options(&sink)->rotate.max_size = 1;
+	options(&sink)->rotate.keep = 100;
+	f = open_fanout(&sink, 1);
+	put_lines(f, 1, 20, 301);
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	assert_int_equal(read_generations(&r), 19);
+	assert_int_equal(r.lines, 20);
+	assert_int_equal(r.disorder + r.bad, 0);
+	free(sink.options);
+}
+
+/* A gap in the numbers ends the moving on; other files are left alone; fewer are kept than before. */
+static void test_what_is_there(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct reading r;
+	struct fanout *f;
+	FILE *file;
+
+	for (const char *const *s =
+		     (const char *const[]){".1", ".2.gz", ".4", ".9", ".x", ".1.bak", "x.1", ".gz", NULL};
+	     *s; s++) {
+		file = fopen(old_path(*s), "w");
+		fprintf(file, "%s\n", *s);
+		fclose(file);
+	}
+	options(&sink)->rotate.keep = 4;
+	f = open_fanout(&sink, 1);
+	put_lines(f, 1, 10, 100);
+	wait_for(counters(f, 0).delivered == 10);
+	fanout_rotate(f);
+	wait_for(there(".1") && there(".2") && there(".3.gz") && there(".4") && !there(".9"));
+	assert_false(there(".2.gz"));
+	assert_true(there(".x") && there(".1.bak") && there("x.1") && there(".gz"));
+	read_path(&r, old_path(".1"));
+	assert_int_equal(r.lines, 10);
+	fanout_rotate(f); /* nothing to keep: nothing happens */
+	sleep_ms(50);
+	assert_false(there(".5"));
+	fanout_free(f);
+	free(sink.options);
+}
+
+/* ---- by time ---- */
+
+static void test_by_time(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	uint64_t seq = 1, end;
+	struct reading r;
+	struct fanout *f;
+	unsigned n;
+
+	options(&sink)->rotate.interval_ns = 1000 * MS;
+	f = open_fanout(&sink, 1);
+	for (end = now_ns() + 3300 * MS; now_ns() < end; seq += 5) {
+		put_lines(f, seq, 5, 200);
+		sleep_ms(5);
+	}
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	n = read_generations(&r);
+	assert_in_range(n, 3, 4);
+	assert_int_equal(r.lines, seq - 1);
+	assert_int_equal(r.disorder + r.bad, 0);
+	free(sink.options);
+}
+
+/* The old period is over while nothing comes; and: a file of yesterday is not gone on with at the start. */
+static void test_by_time_when_idle(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct timespec old[2] = {{time(NULL) - 90000, 0}, {time(NULL) - 90000, 0}};
+	struct fanout *f;
+	FILE *file = fopen(path, "w");
+
+	fprintf(file, "{\"seq\":1,\"p\":\"x\"}\n");
+	fclose(file);
+	utimensat(AT_FDCWD, path, old, 0);
+	options(&sink)->rotate.interval_ns = 86400000 * MS;
+	f = open_fanout(&sink, 1);
+	assert_true(there(".1"));
+	fanout_free(f);
+	options(&sink)->rotate.interval_ns = 1000 * MS;
+	f = open_fanout(&sink, 1);
+	put_lines(f, 2, 1, 100);
+	wait_for(there(".2"));
+	sleep_ms(2200);
+	assert_false(there(".3")); /* an empty file stays */
+	fanout_free(f);
+	free(sink.options);
+}
+
+static void test_dated(void **state)
+{
+	struct config_sink sink;
+	char pattern[160], name[160];
+	uint64_t seq = 1, end;
+	struct fanout *f;
+
+	snprintf(pattern, sizeof(pattern), "%s/cuda-%%Y%%m%%d-%%H%%M%%S.jsonl", dir);
+	sink = file_sink("disk", pattern);
+	options(&sink)->rotate.interval_ns = 1000 * MS;
+	options(&sink)->rotate.keep = 2;
+	options(&sink)->rotate.compress = FILE_GZIP;
+	snprintf(name, sizeof(name), "%s/cuda-20200101-000000.jsonl", dir); /* an old one that will go */
+	fclose(fopen(name, "w"));
+	utimensat(AT_FDCWD, name, (struct timespec[2]){{1577836800, 0}, {1577836800, 0}}, 0);
+	snprintf(name, sizeof(name), "%s/cuda-2020.jsonl", dir); /* not ours */
+	fclose(fopen(name, "w"));
+	f = open_fanout(&sink, 1);
+	for (end = now_ns() + 4200 * MS; now_ns() < end; seq += 5) {
+		put_lines(f, seq, 5, 200);
+		sleep_ms(10);
+	}
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	/* the current one, a plain and a compressed generation, and the stranger */
+	assert_int_equal(files_in_dir(), 4);
+	assert_int_equal(access(name, F_OK), 0);
+	{
+		char command[256];
+
+		snprintf(command, sizeof(command),
+			 "cd %s && ls cuda-*-*.jsonl | wc -l | grep -qx 2 && "
+			 "ls cuda-*-*.jsonl.gz | wc -l | grep -qx 1 && gzip -t *.gz",
+			 dir);
+		assert_int_equal(system(command), 0);
+	}
+	free(sink.options);
+}
+
+/* ---- compression ---- */
+
+static void compress_with(enum file_compress how, const char *suffix)
+{
+	struct config_sink sink = file_sink("disk", path);
+	char name[32];
+	struct reading r;
+	struct stat st;
+	struct fanout *f;
+
+	options(&sink)->rotate.max_size = 200000;
+	options(&sink)->rotate.compress = how;
+	options(&sink)->rotate.keep = 100;
+	options(&sink)->mode = 0640;
+	f = open_fanout(&sink, 1);
+	for (uint64_t i = 0; i < 100; i++) {
+		put_lines(f, 1 + i * 100, 100, 201);
+		sleep_ms(1);
+	}
+	wait_for(counters(f, 0).queued == 0);
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	assert_true(there(".1")); /* delayed by one generation */
+	for (int i = 2; i <= 10; i++) {
+		snprintf(name, sizeof(name), ".%d%s", i, suffix);
+		assert_true(there(name));
+		assert_int_equal(stat(old_path(name), &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0640);
+		assert_true(st.st_size < 100000);
+	}
+	assert_int_equal(read_generations(&r), 10);
+	assert_int_equal(r.lines, 10000);
+	assert_int_equal(r.disorder + r.bad, 0);
+	assert_int_equal(files_in_dir(), 11);
+	free(sink.options);
+}
+
+static void test_gzip(void **state)
+{
+	compress_with(FILE_GZIP, ".gz");
+}
+
+static void test_zstd(void **state)
+{
+	compress_with(FILE_ZSTD, ".zst");
+}
+
+/* kill -9 in the middle of it, many times: nothing is lost, nothing is left over. */
+static void test_killed(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	uint64_t seq = 1, sum = 0;
+	unsigned rand = 3;
+	struct reading r;
+	struct fanout *f;
+
+	options(&sink)->rotate.max_size = 3000000;
+	options(&sink)->rotate.compress = FILE_ZSTD;
+	options(&sink)->rotate.keep = 1000;
+	for (int round = 0; round < 12; round++) {
+		int status, done[2];
+		uint64_t next = seq;
+		pid_t pid;
+
+		assert_int_equal(pipe(done), 0);
+		pid = fork();
+		if (!pid) {
+			f = open_fanout(&sink, 1);
+			for (;;) {
+				put_lines(f, next, 1000, 900);
+				next += 1000;
+				while (counters(f, 0).queued)
+					usleep(100);
+				if (write(done[1], &next, sizeof(next)) < 0)
+					_exit(1);
+			}
+		}
+		close(done[1]);
+		usleep(20000 + rand_r(&rand) % 60000);
+		kill(pid, SIGKILL);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		while (read(done[0], &next, sizeof(next)) == sizeof(next))
+			seq = next;
+		close(done[0]);
+		seq += 1000; /* what was under way may be there in part */
+	}
+	f = open_fanout(&sink, 1);
+	put_lines(f, seq, 1, 900);
+	fanout_close(f, now_ns() + 20000 * MS);
+	fanout_free(f);
+	for (unsigned i = read_generations(&r); i > 1; i--) {
+		char plain[16];
+
+		snprintf(plain, sizeof(plain), ".%u", i);
+		assert_false(there(plain)); /* all are compressed in the end */
+		sum++;
+	}
+	assert_true(sum > 3);
+	assert_true(r.bad <= 12); /* the line that a kill cut off is left as it is */
+	assert_int_equal(r.disorder, 0);
+	assert_int_equal(r.last, seq);
+	/* of 12 rounds at most one batch each was cut off */
+	assert_true(r.lines >= seq - 12 * 1000);
+	for (DIR *stream = opendir(dir); stream;) {
+		const struct dirent *entry = readdir(stream);
+
+		if (!entry) {
+			closedir(stream);
+			break;
+		}
+		assert_null(strstr(entry->d_name, ".tmp"));
+	}
+	free(sink.options);
+}
+
+/* A complete twin of a crash between the compressed file's name and the plain one's end; half a one. */
+static void test_left_over(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	char command[512];
+	struct reading r;
+
+	snprintf(command, sizeof(command),
+		 "cd %s && echo '{\"seq\":1,\"p\":\"xx\"}' >out.jsonl.2 && zstd -q -k out.jsonl.2 && "
+		 "touch -r out.jsonl.2 out.jsonl.2.zst && echo half >.out.jsonl.3.zst.tmp && "
+		 "echo '{\"seq\":2,\"p\":\"xx\"}' >out.jsonl.1 && echo mine >.other.tmp",
+		 dir);
+	assert_int_equal(system(command), 0);
+	options(&sink)->rotate.compress = FILE_ZSTD;
+	fanout_free(open_fanout(&sink, 1));
+	assert_false(there(".2"));
+	assert_true(there(".2.zst") && there(".1"));
+	assert_int_equal(files_in_dir(), 4);
+	assert_int_equal(read_generations(&r), 2);
+	assert_int_equal(r.lines, 2);
+	free(sink.options);
+}
+
+/* ---- others at work ---- */
+
+/* As logrotate does it: rename, make the new one, tell us. The name alone is enough, a second later. */
+static void test_renamed(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct reading a, b;
+	struct stat st;
+	struct fanout *f;
+
+	f = open_fanout(&sink, 1);
+	put_lines(f, 1, 100, 300);
+	wait_for(counters(f, 0).delivered == 100);
+	assert_int_equal(rename(path, old_path(".1")), 0);
+	put_lines(f, 101, 100, 300);
+	wait_for(counters(f, 0).delivered == 200);
+	wait_for(!stat(path, &st)); /* made anew without a signal */
+	put_lines(f, 201, 100, 300);
+	wait_for(counters(f, 0).delivered == 300);
+	read_path(&a, old_path(".1"));
+	read_path(&b, path);
+	assert_int_equal(a.lines, 200);
+	assert_int_equal(b.lines, 100);
+	/* somebody puts another file there */
+	fclose(fopen(old_path(".new"), "w"));
+	assert_int_equal(rename(old_path(".new"), path), 0);
+	sleep_ms(1500);
+	put_lines(f, 301, 100, 300);
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	read_path(&b, path);
+	assert_int_equal(b.lines, 100);
+	assert_int_equal(b.first, 301);
+	free(sink.options);
+}
+
+static void test_not_regular(void **state)
+{
+	struct config_sink sink = file_sink("disk", "/dev/null");
+	char error[256] = "", link[160];
+	struct fanout *f = NULL;
+
+	options(&sink)->rotate.max_size = 100;
+	assert_int_equal(fanout_new(&sink, 1, NULL, test_loss, NULL, &f, error, sizeof(error)), -EINVAL);
+	assert_non_null(strstr(error, "cannot be rotated"));
+	snprintf(link, sizeof(link), "%s/link", dir);
+	assert_int_equal(symlink("target", link), 0);
+	options(&sink)->path = link;
+	assert_int_equal(fanout_new(&sink, 1, NULL, test_loss, NULL, &f, error, sizeof(error)), -EINVAL);
+	options(&sink)->rotate.max_size = 0;
+	f = open_fanout(&sink, 1); /* without rotation a link is fine, and makes its target */
+	put_lines(f, 1, 10, 100);
+	fanout_rotate(f);
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	{
+		struct reading r;
+
+		read_path(&r, link);
+		assert_int_equal(r.lines, 10);
+	}
+	free(sink.options);
+}
+
+static void test_owner(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct file_owner owner;
+	char error[128];
+	struct stat st;
+	struct fanout *f;
+
+	assert_int_equal(file_owner_parse("0:12", &owner, error, sizeof(error)), 0);
+	assert_int_equal(owner.gid, 12);
+	assert_int_equal(file_owner_parse("root", &owner, error, sizeof(error)), 0);
+	assert_int_equal(owner.uid, 0);
+	assert_int_equal(owner.gid, (gid_t)-1);
+	assert_int_equal(file_owner_parse(":root", &owner, error, sizeof(error)), 0);
+	assert_int_equal(owner.uid, (uid_t)-1);
+	assert_int_equal(file_owner_parse(":", &owner, error, sizeof(error)), -EINVAL);
+	assert_int_equal(file_owner_parse("", &owner, error, sizeof(error)), -EINVAL);
+	assert_int_equal(file_owner_parse("no-such-user-here", &owner, error, sizeof(error)), -EINVAL);
+	if (geteuid()) {
+		free(sink.options);
+		skip();
+	}
+	options(&sink)->owner = (char *)"1234:4321";
+	options(&sink)->mode = 0460;
+	f = open_fanout(&sink, 1);
+	put_lines(f, 1, 1, 100);
+	wait_for(counters(f, 0).delivered == 1);
+	fanout_rotate(f);
+	wait_for(there(".1"));
+	put_lines(f, 2, 1, 100);
+	fanout_free(f);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_uid, 1234);
+	assert_int_equal(st.st_gid, 4321);
+	assert_int_equal(st.st_mode & 07777, 0460);
+	free(sink.options);
+}
+
+/* ---- full disks ---- */
+
+static bool mount_tiny(const char *size)
+{
+	return !unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("tiny", dir, "tmpfs", 0, size);
+}
+
+#define NEEDS_TINY(sink, size)                                                           \
+	do {                                                                             \
+		if (!mount_tiny(size)) {                                                 \
+			print_message("skipped: a private mount of tmpfs needs root\n"); \
+			free((sink).options);                                            \
+			skip();                                                          \
+		}                                                                        \
+	} while (0)
+
+/* drop: nothing waits, everything is told, and lines come again when there is room. */
+static void test_full_drop(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct sink_counters c;
+	struct reading r;
+	struct fanout *f;
+
+	NEEDS_TINY(sink, "size=64k");
+	options(&sink)->on_disk_full = FILE_DROP;
+	f = open_fanout(&sink, 1);
+	for (uint64_t i = 0; i < 100; i++) {
+		put_lines(f, 1 + i * 10, 10, 301);
+		sleep_ms(1);
+	}
+	wait_for(counters(f, 0).queued == 0);
+	c = counters(f, 0);
+	assert_int_equal(c.delivered + c.dropped[SINK_DISK_FULL], 1000);
+	assert_in_range(c.delivered, 150, 65536 / 301);
+	assert_int_equal(mount("tiny", dir, "tmpfs", MS_REMOUNT, "size=1m"), 0);
+	sleep_ms(1100);
+	put_lines(f, 1001, 100, 301);
+	wait_for(counters(f, 0).loss_events == 1);
+	fanout_close(f, now_ns() + 5000 * MS);
+	c = counters(f, 0);
+	fanout_free(f);
+	read_path(&r, path);
+	assert_int_equal(r.bad + r.disorder, 0);
+	assert_int_equal(r.lines, c.delivered);
+	assert_int_equal(r.lost, c.dropped[SINK_DISK_FULL]);
+	assert_int_equal(r.lines + r.lost, 1100);
+	assert_int_equal(r.last, 1100);
+	assert_int_equal(umount(dir), 0);
+	free(sink.options);
+}
+
+static void test_full_exit(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct sink_counters c;
+	struct reading r;
+	struct fanout *f;
+
+	NEEDS_TINY(sink, "size=64k");
+	options(&sink)->on_disk_full = FILE_EXIT;
+	f = open_fanout(&sink, 1);
+	put_lines(f, 1, 1000, 301);
+	wait_for(fanout_wants_exit(f));
+	fanout_close(f, now_ns() + 5000 * MS);
+	c = counters(f, 0);
+	fanout_free(f);
+	read_path(&r, path);
+	assert_int_equal(r.bad, 0);
+	assert_int_equal(r.lines, c.delivered);
+	assert_int_equal(c.delivered + c.dropped[SINK_DISK_FULL], 1000);
+	assert_int_equal(umount(dir), 0);
+	free(sink.options);
+}
+
+/* No room for the new file's name when it is due: the old one is gone on with, and rotated later. */
+static void test_full_at_rotation(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct reading r;
+	struct fanout *f;
+
+	NEEDS_TINY(sink, "size=1m,nr_inodes=2"); /* the directory and one file */
+	options(&sink)->rotate.max_size = 20000;
+	f = open_fanout(&sink, 1);
+	put_lines(f, 1, 200, 301);
+	wait_for(counters(f, 0).delivered == 200);
+	assert_false(there(".1"));
+	fanout_rotate(f);
+	assert_int_equal(mount("tiny", dir, "tmpfs", MS_REMOUNT, "size=1m,nr_inodes=50"), 0);
+	fanout_rotate(f);
+	wait_for(there(".1"));
+	put_lines(f, 201, 10, 301);
+	fanout_close(f, now_ns() + 5000 * MS);
+	assert_int_equal(counters(f, 0).delivered, 210);
+	fanout_free(f);
+	read_generations(&r);
+	assert_int_equal(r.lines, 210);
+	assert_int_equal(r.disorder + r.bad, 0);
+	assert_int_equal(umount(dir), 0);
+	free(sink.options);
+}
+
+/* Full by its own generations: those that are not kept make room, compression gives up and tries again. */
+static void test_full_of_generations(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct sink_counters c;
+	struct reading r;
+	struct fanout *f;
+
+	NEEDS_TINY(sink, "size=256k");
+	options(&sink)->rotate.max_size = 100000;
+	options(&sink)->rotate.keep = 1;
+	options(&sink)->rotate.compress = FILE_ZSTD;
+	f = open_fanout(&sink, 1);
+	for (uint64_t i = 0; i < 100; i++) {
+		put_lines(f, 1 + i * 50, 50, 301);
+		sleep_ms(2);
+	}
+	wait_for(counters(f, 0).queued == 0);
+	fanout_close(f, now_ns() + 5000 * MS);
+	c = counters(f, 0);
+	assert_int_equal(c.delivered, 5000);
+	fanout_free(f);
+	read_generations(&r);
+	assert_int_equal(r.last, 5000);
+	assert_int_equal(r.disorder + r.bad, 0);
+	assert_int_equal(umount(dir), 0);
+	free(sink.options);
+}
+
+/* ---- fsync ---- */
+
+static void test_fsync(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct reading r;
+	struct fanout *f;
+
+	options(&sink)->fsync = FILE_FSYNC_INTERVAL;
+	options(&sink)->rotate.max_size = 100000;
+	f = open_fanout(&sink, 1);
+	put_lines(f, 1, 1000, 301);
+	sleep_ms(1200);
+	put_lines(f, 1001, 1000, 301);
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	read_generations(&r);
+	assert_int_equal(r.lines, 2000);
+	free(sink.options);
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		test(test_names),
+		test(test_by_size),
+		test(test_tiny_limit),
+		test(test_what_is_there),
+		test(test_by_time),
+		test(test_by_time_when_idle),
+		test(test_dated),
+		test(test_gzip),
+		test(test_zstd),
+		test(test_killed),
+		test(test_left_over),
+		test(test_renamed),
+		test(test_not_regular),
+		test(test_owner),
+		test(test_full_drop),
+		test(test_full_exit),
+		test(test_full_at_rotation),
+		test(test_full_of_generations),
+		test(test_fsync),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
