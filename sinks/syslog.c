@@ -236,7 +236,10 @@ static int connected(struct syslog_sink *s)
 		return 1;
 	s->ahead = 0;
 	s->max = s->configured_max;
-	return link_open(&s->link);
+	if (!link_open(&s->link))
+		return 0;
+	syslog_form_connected(&s->form, s->link.datagram);
+	return 1;
 }
 
 static struct sink_result syslog_write(struct sink *sink, const struct line *lines, size_t n)
@@ -255,8 +258,6 @@ static struct sink_result syslog_write(struct sink *sink, const struct line *lin
 	}
 	if (r < 0)
 		result.partial = false;
-	if (result.taken)
-		link_works(&s->link);
 	if (result.taken == s->n && s->n < n && s->n < BATCH && !result.partial) {
 		result.lost = 1;
 		result.reason = SINK_TOO_LARGE;
@@ -281,7 +282,7 @@ static int syslog_reopen(struct sink *sink)
 	char why[512];
 	int r;
 
-	link_works(&s->link);
+	link_hurry(&s->link);
 	if (!old)
 		return 0;
 	r = make_tls(s, sink, why, sizeof(why));

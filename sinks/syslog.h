@@ -67,7 +67,8 @@ size_t syslog_max_message(const struct syslog_options *options, enum syslog_tran
 
 /* How messages look; made once. */
 struct syslog_form {
-	bool local, octet_counting, newline;
+	bool local, counted; /* counted: octet counting rather than newlines, on a stream */
+	bool octet_counting, newline;
 	char pri[SYSLOG_NSEVERITIES][8]; /* "<134>", in RFC 5424 with the version */
 	char name[320];                  /* " HOST APP " or " HOST APP[" */
 	char sd[80];                     /* "[ID run=\"...\"" */
@@ -80,6 +81,9 @@ struct syslog_form {
 
 void syslog_form_init(struct syslog_form *form, const struct syslog_options *options,
 		      enum syslog_transport transport, const struct sink_origin *origin);
+
+/** syslog_form_connected - what kind of socket the messages are for: it decides how they are divided */
+void syslog_form_connected(struct syslog_form *form, bool datagram);
 
 /**
  * syslog_message - a line as a message, by reference to the line
@@ -165,8 +169,8 @@ void link_free(struct syslog_link *link);
 int link_open(struct syslog_link *link);
 /** link_lost - the connection has failed: close it; the next link_open() makes another */
 void link_lost(struct syslog_link *link, int error);
-/** link_works - something was delivered: the next failure is the first again */
-void link_works(struct syslog_link *link);
+/** link_hurry - the next try is due at once, and the pause behind it is the first again */
+void link_hurry(struct syslog_link *link);
 /** link_fail - note why there is no connection; text is optional. Returns -error. */
 int link_fail(struct syslog_link *link, enum sink_reason reason, int error, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -104,7 +104,7 @@ static void back_off(struct syslog_link *link)
 	link->retry_ns = worker_now() + pause;
 }
 
-void link_works(struct syslog_link *link)
+void link_hurry(struct syslog_link *link)
 {
 	link->backoff_ns = 0;
 	link->retry_ns = 0;
@@ -114,8 +114,10 @@ void link_lost(struct syslog_link *link, int error)
 {
 	if (!*link->detail)
 		fail_errno(link, error);
-	/* another address may be better; a receiver that accepts and hangs up is not asked without end */
-	if (!link->next && worker_now() - link->opened_ns < LINK_SHORT_LIFE)
+	/* A receiver that accepts and hangs up is not asked without end; another address may be better. */
+	if (worker_now() - link->opened_ns >= LINK_SHORT_LIFE)
+		link_hurry(link);
+	else if (!link->next)
 		back_off(link);
 	link_close(link);
 }

@@ -37,14 +37,14 @@ static void put_word(char *out, size_t size, const char *text)
 void syslog_form_init(struct syslog_form *form, const struct syslog_options *options,
 		      enum syslog_transport transport, const struct sink_origin *origin)
 {
-	bool stream = transport != SYSLOG_UDP, network = transport != SYSLOG_UNIX;
+	bool network = transport != SYSLOG_UNIX;
 	char host[256];
 
 	*form = (struct syslog_form){.second = INT64_MIN, .self = (uint32_t)getpid()};
 	form->local = options->protocol == SYSLOG_LOCAL || (options->protocol == SYSLOG_AUTO && !network);
-	form->octet_counting = stream && (options->framing == SYSLOG_OCTET_COUNTING ||
-					  (options->framing == SYSLOG_FRAMING_AUTO && network));
-	form->newline = stream && !form->octet_counting;
+	form->counted = options->framing == SYSLOG_OCTET_COUNTING ||
+			(options->framing == SYSLOG_FRAMING_AUTO && network);
+	syslog_form_connected(form, transport == SYSLOG_UDP);
 	form->cookie = options->cookie ? "@cee: " : "";
 	put_word(host, sizeof(host), origin ? origin->host : NULL);
 	for (int i = 0; i < SYSLOG_NSEVERITIES; i++)
@@ -58,6 +58,12 @@ void syslog_form_init(struct syslog_form *form, const struct syslog_options *opt
 		snprintf(form->name, sizeof(form->name), " %s[", options->app);
 	put_word(host, 64, origin ? origin->run : NULL);
 	snprintf(form->sd, sizeof(form->sd), "[%.32s run=\"%.32s\"", options->sd_id, host);
+}
+
+void syslog_form_connected(struct syslog_form *form, bool datagram)
+{
+	form->octet_counting = !datagram && form->counted;
+	form->newline = !datagram && !form->counted;
 }
 
 static char *put_text(char *p, const char *text)
