@@ -127,7 +127,7 @@ deps: ## install what building, testing and `make portable` need (apt)
 	@tools/install-deps.sh build demo test portable
 
 table: ## make the API table anew from the CUDA headers, which it fetches
-	@tools/install-deps.sh build >&2
+	@tools/install-deps.sh build demo >&2
 	tools/mktable.sh
 
 docs: $(BUILD)/tests/test_config_reference ## write anew the pages and schemas that come from the key tables

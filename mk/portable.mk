@@ -1,7 +1,7 @@
 # `make portable`: the same sources as one static executable. Where the distribution has no static
 # library that links (librdkafka) or an old one (libbpf), tools/portable.sh builds a pinned one.
 
-.PHONY: portable portable-deps
+.PHONY: portable
 portable: ## one static executable, build/portable/cudatap
 	@tools/install-deps.sh build portable
 	@static=$$(tools/portable.sh) && \
