@@ -24,7 +24,6 @@ CACHE = pathlib.Path(os.environ.get("CUDATAP_CACHE", pathlib.Path.home() / ".cac
 PROBES = ("session", "multi", "classic")
 TIMEOUT = 30
 
-# Addresses that differ from one start of a program to the next would make out-values incomparable.
 SCHEMA = json.loads((ROOT / "docs/event.schema.json").read_text())
 FAST = jsonschema_rs.validator_for(SCHEMA)
 SLOW = jsonschema.Draft202012Validator(SCHEMA)

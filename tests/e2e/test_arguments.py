@@ -127,13 +127,26 @@ def test_without_args(tmp_path):
     assert run.named("cudaMemcpy")[0]["bytes"] == 4 << 20
 
 
-def test_strings_and_structs_returned(tmp_path):
-    """Functions that return no status have no ret."""
-    run = tap.trace(tmp_path, tap.program("scenes"), "several", options=["-c", tap.config(tmp_path, "families: all")],
-                    env={"FAKE_CUDA": "cudaStreamQuery:ret=600;cudaMemset:ret=700"})
-    query = run.named("cudaStreamQuery")[0]
+def test_no_status(tmp_path):
+    """Functions that return a struct, a text or nothing have no ret; a hidden pointer shifts no argument."""
+    run = tap.trace(tmp_path, tap.program("scenes"), "returns", options=["-f", "all"])
+    assert all("ret" not in call and call["status"] == "ok" for call in run.calls) and len(run.calls) == 4
+    desc, name, text, registered = run.calls
+    assert desc["args"] == {"x": 1, "y": -2, "z": 3, "w": 4, "f": "cudaChannelFormatKindFloat"}
+    assert name["args"] == text["args"] == {"error": "cudaErrorMemoryAllocation"}
+    assert name["out"] == {"return": "cudaErrorMemoryAllocation"} and text["out"] == {"return": "out of memory"}
+    assert registered["args"]["deviceName"] == "_Z6kernelPf" and registered["args"]["thread_limit"] == -1
+
+
+def test_status(tmp_path):
+    """not_ready is an answer, cudaGetLastError reports an older error."""
+    run = tap.trace(tmp_path, tap.program("scenes"), "several", options=["-f", "all"],
+                    env={"FAKE_CUDA": "cudaStreamQuery:ret=600;cudaMemset:ret=700;cudaMalloc:ret=12345"})
+    query, memset, malloc = (run.named(name)[0] for name in ("cudaStreamQuery", "cudaMemset", "cudaMalloc"))
     assert (query["status"], query["ret"], query["error"]) == ("not_ready", 600, "cudaErrorNotReady")
-    memset = run.named("cudaMemset")[0]
     assert (memset["status"], memset["error"]) == ("error", "cudaErrorIllegalAddress")
+    assert memset["error_message"] == "an illegal memory access was encountered"
+    assert (malloc["status"], malloc["ret"], malloc["error"]) == ("error", 12345, "cudaError_t(12345)")
+    assert "error_message" not in malloc
     last = run.named("cudaGetLastError")[0]
     assert last["ret"] == 700 and last["status"] == "ok"

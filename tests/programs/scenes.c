@@ -341,6 +341,15 @@ static void several(void)
 	cudaGetLastError();
 }
 
+/* functions that return no status: a struct, texts, nothing */
+static void returns(void)
+{
+	cudaCreateChannelDesc(1, -2, 3, 4, 2);
+	cudaGetErrorName(2);
+	cudaGetErrorString(2);
+	__cudaRegisterFunction((void **)buffer, "a", "b", "_Z6kernelPf", -1, NULL, NULL, NULL, NULL, NULL);
+}
+
 static const struct scene {
 	const char *name;
 	void (*run)(void);
@@ -359,6 +368,7 @@ static const struct scene {
 	{"jump_tight", jump_tight},
 	{"kill_inside", kill_inside},
 	{"loop", loop},
+	{"returns", returns},
 	{"several", several},
 	{"signals", signals},
 	{"thread_exit_inside", thread_exit_inside},
