@@ -55,6 +55,7 @@ const char *const encode_keys[] = {
 	"src_ptr",
 	"args",
 	"out",
+	"truncated",
 	/* start */
 	"version",
 	"kernel_release",
