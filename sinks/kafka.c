@@ -385,7 +385,7 @@ static struct sink_result wait_result(struct kafka *k)
 	if (k->trouble.on) {
 		result.status = SINK_STALLED;
 		result.reason = k->trouble.reason;
-		result.detail = k->trouble.text;
+		result.detail = k->trouble.said ? NULL : k->trouble.text;
 	} else if (k->held && worker_now() - k->progress_ns > SILENCE_NS) {
 		result.status = SINK_STALLED;
 		result.reason = SINK_TIMED_OUT;

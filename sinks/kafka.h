@@ -175,6 +175,7 @@ struct kafka {
 	uint64_t renew_ns;
 	unsigned failures;    /* fatal errors since the last delivery */
 	uint64_t batch_bytes; /* batch.size, 0: librdkafka's; lowered when brokers refuse batches */
+	uint64_t grow_ns;     /* when it may be raised to good_bytes */
 	uint64_t good_bytes;  /* the largest batch that a broker took */
 	struct kafka_grave *grave;
 	bool closing;

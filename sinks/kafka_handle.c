@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <openssl/x509_vfy.h>
+
 #include "../streamer/log.h"
 #include "kafka.h"
 #include "worker.h"
@@ -18,6 +20,7 @@
 #define MS           1000000ull
 #define PATIENCE_NS  (5000 * MS)  /* for requests under way when a handle ends */
 #define QUIET_NS     (10000 * MS) /* between two messages about one reason */
+#define GROW_NS      (10000 * MS) /* after a refusal, before larger batches are tried again */
 #define RENEW_MAX_NS (30000 * MS) /* between two new handles when each fails at once */
 #define RENEW_MIN_NS (1000 * MS)
 #define LOG_CRITICAL 2 /* syslog(3) */
@@ -28,6 +31,7 @@
 struct kafka_grave {
 	atomic_uint refs;    /* the sink's and one for each thread */
 	atomic_uint pending; /* threads */
+	atomic_int x509; /* what is wrong with the broker's certificate (X509_V_ERR_...), 0: nothing known */
 	bool debug;
 	char name[]; /* of the sink, for librdkafka's log */
 };
@@ -97,6 +101,7 @@ static struct kafka_grave *grave_new(const struct kafka *k)
 		return NULL;
 	atomic_init(&grave->refs, 1);
 	atomic_init(&grave->pending, 0);
+	atomic_init(&grave->x509, 0);
 	grave->debug = kafka_conf_debug(k->options);
 	memcpy(grave->name, k->sink->name, len);
 	return grave;
@@ -111,6 +116,19 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 
 	if (grave->debug || level <= LOG_CRITICAL)
 		log_msg("sink %s: librdkafka: %s: %s", grave->name, facility, text);
+}
+
+/* OpenSSL's verdict stands; we keep its reason, which librdkafka's errors do not tell. */
+static int on_certificate(rd_kafka_t *rk, const char *broker, int32_t id, int *error, int depth,
+			  const char *der, size_t der_size, char *text, size_t text_size, void *opaque)
+{
+	struct kafka_grave *grave = opaque;
+
+	if (!*error)
+		return 1;
+	atomic_store(&grave->x509, *error);
+	snprintf(text, text_size, "%s", X509_verify_cert_error_string(*error));
+	return 0;
 }
 
 static int make_conf(struct kafka *k, rd_kafka_conf_t **ret_conf, char *error, size_t size)
@@ -128,6 +146,8 @@ static int make_conf(struct kafka *k, rd_kafka_conf_t **ret_conf, char *error, s
 	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_opaque(conf, k->grave);
+	if (kafka_tls(k->options))
+		rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
 	*ret_conf = conf;
 	return 0;
 }
@@ -183,11 +203,40 @@ void handle_close(struct kafka *k)
 
 /* ---- trouble ---- */
 
+/* What to do about it. */
+static const char *advice(const struct kafka *k, rd_kafka_resp_err_t err, char *out, size_t size)
+{
+	const char *mechanism = k->options->sasl.mechanism;
+
+	/* Older ones send a nonce that brokers from 4.0 on refuse (CHANGELOG.md of librdkafka, 2.6.1). */
+	if (err == RD_KAFKA_RESP_ERR__AUTHENTICATION && mechanism && !strncmp(mechanism, "SCRAM", 5) &&
+	    rd_kafka_version() < 0x020601ff) {
+		snprintf(out, size,
+			 "check `sasl`; brokers from Kafka 4 on refuse SCRAM of librdkafka %s, which this "
+			 "cudatap uses: the portable build has a newer one",
+			 rd_kafka_version_str());
+		return out;
+	}
+	return kafka_meaning(err).advice;
+}
+
+/* What is known of it beyond the text, or an empty string. */
+static const char *cause(struct kafka *k, rd_kafka_resp_err_t err)
+{
+	int x509 = 0;
+
+	if (err == RD_KAFKA_RESP_ERR__SSL && k->grave)
+		x509 = atomic_exchange(&k->grave->x509, 0);
+	return x509 ? X509_verify_cert_error_string(x509) : "";
+}
+
 void kafka_trouble(struct kafka *k, rd_kafka_resp_err_t err, const char *text)
 {
 	struct kafka_meaning meaning = kafka_meaning(err);
 	struct kafka_trouble *trouble = &k->trouble;
 	uint64_t now = worker_now();
+	const char *more, *why;
+	char room[256];
 
 	/* Whoever is not let in is also cut off: the first of the two is the cause. */
 	if (!trouble->on || (trouble->reason != meaning.reason && meaning.reason != SINK_UNREACHABLE)) {
@@ -199,8 +248,10 @@ void kafka_trouble(struct kafka *k, rd_kafka_resp_err_t err, const char *text)
 		return;
 	k->quiet_ns[meaning.reason] = now + QUIET_NS;
 	trouble->said = true;
-	log_msg("sink %s: %s: %s%s%s", k->sink->name, k->target, text, meaning.advice ? "; " : "",
-		meaning.advice ? meaning.advice : "");
+	more = advice(k, err, room, sizeof(room));
+	why = cause(k, err);
+	log_msg("sink %s: %s: %s%s%s%s%s", k->sink->name, k->target, text, *why ? ": " : "", why,
+		more ? "; " : "", more ? more : "");
 }
 
 /* ---- reports ---- */
@@ -215,10 +266,12 @@ static void batch_refused(struct kafka *k, uint64_t bytes)
 	handle_retire(k);
 }
 
-/* One line alone was too large. If batches had become small on its account they may grow again. */
-static void line_refused(struct kafka *k)
+/* Batches that were made small on account of one large line may grow again, but not too soon: each attempt
+ * that meets another such line costs a handful of handles. */
+static void batch_grow(struct kafka *k)
 {
-	if (!k->batch_bytes || k->good_bytes <= k->batch_bytes)
+	if (k->state != KAFKA_UP || k->good_bytes <= k->batch_bytes || !k->batch_bytes ||
+	    worker_now() < k->grow_ns)
 		return;
 	k->batch_bytes = k->good_bytes;
 	handle_retire(k);
@@ -240,20 +293,24 @@ static void take_reports(struct kafka *k, rd_kafka_event_t *event)
 	}
 	if (!err && bytes > k->good_bytes)
 		k->good_bytes = bytes;
+	if (err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+		k->grow_ns = worker_now() + GROW_NS;
 	if (err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE && n > 1)
 		batch_refused(k, bytes);
-	else if (err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
-		line_refused(k);
 }
 
 static void take_error(struct kafka *k, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t err = rd_kafka_event_error(event);
+	const char *text = rd_kafka_event_error_string(event);
 
+	/* A broker that does not like our certificate says so after the handshake. */
+	if (err == RD_KAFKA_RESP_ERR__TRANSPORT && strstr(text, "SSL routines"))
+		err = RD_KAFKA_RESP_ERR__SSL;
 	if (err == RD_KAFKA_RESP_ERR__FATAL)
 		handle_failed(k);
 	else if (k->state == KAFKA_UP)
-		kafka_trouble(k, err, rd_kafka_event_error_string(event));
+		kafka_trouble(k, err, text);
 }
 
 void handle_failed(struct kafka *k)
@@ -337,6 +394,7 @@ void handle_serve(struct kafka *k)
 	kafka_tell(k);
 	if (k->closing)
 		return;
+	batch_grow(k);
 	if (k->state == KAFKA_ENDING && !k->produced) {
 		handle_close(k);
 		k->renew_ns = worker_now() + renew_delay(k);
