@@ -76,11 +76,11 @@ static void read_old(struct reading *r, const char *name)
 	assert_int_equal(pclose(pipe), 0);
 }
 
-/* Whatever there is of generation @i. */
-static bool read_generation(struct reading *r, unsigned i)
+/* The name of generation @i, whatever it is compressed with, or NULL. */
+static const char *generation(unsigned i)
 {
 	static const char *const suffixes[] = {"", ".gz", ".zst"};
-	bool found = false;
+	const char *found = NULL;
 
 	for (int s = 0; s < 3; s++) {
 		char suffix[24];
@@ -88,22 +88,22 @@ static bool read_generation(struct reading *r, unsigned i)
 		snprintf(suffix, sizeof(suffix), ".%u%s", i, suffixes[s]);
 		if (!there(suffix))
 			continue;
-		assert_false(found); /* never two of one */
-		found = true;
-		read_old(r, old_path(suffix));
+		assert_null(found); /* never two of one */
+		found = old_path(suffix);
 	}
 	return found;
 }
 
+/* All of them, from the oldest to the current file. Returns how many old ones there are. */
 static unsigned read_generations(struct reading *r)
 {
 	unsigned n = 0;
 
 	memset(r, 0, sizeof(*r));
-	while (n < 100 && !access(path, F_OK) && read_generation(&(struct reading){0}, n + 1))
+	while (generation(n + 1))
 		n++;
 	for (unsigned i = n; i; i--)
-		read_generation(r, i);
+		read_old(r, generation(i));
 	read_old(r, path);
 	return n;
 }
@@ -384,7 +384,7 @@ static void test_killed(void **state)
 	struct reading r;
 	struct fanout *f;
 
-	options(&sink)->rotate.max_size = 3000000;
+	options(&sink)->rotate.max_size = 10000000;
 	options(&sink)->rotate.compress = FILE_ZSTD;
 	options(&sink)->rotate.keep = 1000;
 	for (int round = 0; round < 12; round++) {
@@ -430,7 +430,7 @@ static void test_killed(void **state)
 	assert_int_equal(r.disorder, 0);
 	assert_int_equal(r.last, seq);
 	/* of 12 rounds at most one batch each was cut off */
-	assert_true(r.lines >= seq - 12 * 1000);
+	assert_true(r.lines + 12 * 1000 >= seq);
 	for (DIR *stream = opendir(dir); stream;) {
 		const struct dirent *entry = readdir(stream);
 
