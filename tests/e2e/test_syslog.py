@@ -17,7 +17,7 @@ import pytest
 import tap
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from receivers import certs, daemon, rsyslog, syslog_ng  # noqa: E402
+from receivers import certs, daemon, journald, rsyslog, syslog_ng  # noqa: E402
 
 SEVERITY = {"ok": 6, "error": 4, "not_ready": 7, "unfinished": 4}
 
@@ -171,6 +171,26 @@ def test_gnutls(place, authority):
     assert seqs(d.messages()) == collections.Counter(range(1, 3001))
 
 
+def test_journald(place):
+    """journald takes the local form, whole."""
+    try:
+        d = journald.Journald(place / "d")
+    except daemon.Unavailable as why:
+        pytest.skip(str(why))
+    with d:
+        feed = Feed(place, f"unix://{d.unix}", "-n", 1000, "-w", "-s", 6000)
+        assert feed.end()["delivered"] == 1000
+        daemon.wait_until(lambda: d.count() >= 1000, "1000 entries")
+        entries = d.entries()
+    sent = feed.sent()
+    assert len(entries) == 1000
+    for entry in entries:
+        event = json.loads(entry["MESSAGE"])
+        want = sent.pop(event["seq"])
+        assert event == want and entry["SYSLOG_PID"] == str(want["pid"])
+        assert (int(entry["PRIORITY"]), entry["SYSLOG_FACILITY"]) == (SEVERITY[want["status"]], "1")
+
+
 @pytest.mark.parametrize("kind", ["rsyslog", "syslog-ng"])
 def test_cookie(place, kind):
     """Receivers that look for the cookie find it."""
@@ -194,6 +214,54 @@ def test_local_form_on_the_network(place):
     for m in d.messages():
         assert (m["host"], m["app"], m["pri"] // 8) == ("gpu07", "tap", 20)
         assert m["procid"] == str(m["event"]["pid"])
+
+
+@pytest.mark.parametrize("way", ["unix", "tls"])
+def test_cudatap(place, authority, way):
+    """The whole of it, probes to receiver; also what the static executable makes of names and certificates."""
+    tls = authority.issue("server") if way == "tls" else None
+    options = f", ca_file: {authority.cert}" if tls else ""
+    with receiver("rsyslog", place / "d", (way,), tls=tls) as d:
+        path = tap.config(place, f"sinks:\n  disk: {{type: file, path: {place}/events.jsonl}}\n"
+                                 f"  log: {{type: syslog, target: \"{target_of(d, way)}\"{options}}}\n")
+        done = tap.run_plain("-c", path, "--", tap.FAKE / "demo")
+        assert done.returncode == 0, done.stderr
+        sent = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
+        wait_count(d, len(sent))
+    arrived = [m["event"] for m in d.messages()]
+    assert arrived == sent and len(sent) > 20
+    for m in d.messages():
+        tap.check_line(m["event"])
+        if way == "tls":
+            assert m["msgid"] == m["event"]["type"] and m["host"] == m["event"]["host"]
+            assert f'run="{m["event"]["run"]}"' in m["sd"]
+
+
+EXAMPLES = (pathlib.Path(__file__).resolve().parents[2] / "docs/sinks-syslog.md").read_text()
+
+
+def example(heading):
+    """The code below a heading, one block after another."""
+    section = EXAMPLES.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
+
+
+def test_documented_examples(place, authority):
+    """What the page shows is what these daemons accept."""
+    pair = authority.issue("server")
+    text = example("rsyslog")
+    for name, path in (("ca", pair.ca), ("cert", pair.cert), ("key", pair.key)):
+        text = text.replace(f"/etc/rsyslog/{name}.pem", str(path))
+    (place / "rsyslog.conf").write_text(text)
+    d = receiver("rsyslog", place / "d")
+    checked = subprocess.run([d.command[0], "-N1", "-f", place / "rsyslog.conf"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    d = receiver("syslog-ng", place / "d")
+    (place / "syslog-ng.conf").write_text("@version: 3.38\n" + example("syslog-ng"))
+    at = d.command.index("-f")
+    checked = subprocess.run([*d.command[:at], "-s", "-f", place / "syslog-ng.conf", *d.command[at + 2:]],
+                             env=d.environment, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
 
 
 # ---- too long ----
