@@ -46,7 +46,7 @@ WERROR ?= $(if $(filter 12 14,$(firstword $(subst ., ,$(shell $(CC) -dumpversion
 WARNINGS := -Wall -Wextra $(if $(filter 1,$(WERROR)),-Werror) \
 	-Wno-unused-parameter -Wno-missing-field-initializers
 ALL_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -I. $(PACKAGE_CFLAGS) $(MAPPED) $(CFLAGS)
-LIBS = $(PACKAGE_LIBS) -lpthread
+LIBS = $(PACKAGE_LIBS) -lpthread -lstdc++
 
 # The kernel's names for the architecture; the headers of its ABI lie in the multiarch directory.
 BPF_ARCH ?= $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))

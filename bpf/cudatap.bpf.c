@@ -41,8 +41,9 @@ char LICENSE[] SEC("license") = "GPL";
 /* A call under way. rec and data lie together: they are the record. */
 struct frame {
 	u64 sp;
-	u32 len; /* of data */
-	u32 muted;
+	u32 len;   /* of data */
+	u16 muted; /* not emitted, but counted as muted */
+	u16 state; /* enum rec_row_state; ON only where it is to be emitted */
 	struct rec_call rec;
 	u8 data[REC_MAX_DATA + sizeof(struct rec_slot) + REC_MAX_SLOT];
 };
@@ -66,12 +67,33 @@ struct {
 	__uint(max_entries, 16 << 20);
 } ring SEC(".maps");
 
+/* Kernels' names have a ring of their own, so that the thousands that an import registers cost no call
+ * its place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} names SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct thread_state);
 } threads SEC(".maps");
+
+/* Where a REC_NAME record is built: only threads that bring names have one. */
+struct name_record {
+	struct rec_call rec;
+	u8 data[512 + sizeof(struct rec_slot) + REC_MAX_NAME];
+	u32 len;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct name_record);
+} name_records SEC(".maps");
 
 /* Selected processes, by their pid in cudatap's own pid namespace. */
 struct {
@@ -151,7 +173,8 @@ static __always_inline void wake_reader(void)
 
 	if (armed == REC_ARMED_NO)
 		return;
-	if (armed == REC_ARMED_LEVEL && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < shared.wake_level)
+	if (armed == REC_ARMED_LEVEL && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < shared.wake_level &&
+	    bpf_ringbuf_query(&names, BPF_RB_AVAIL_DATA) < shared.names_wake_level)
 		return;
 	if (__sync_lock_test_and_set(&shared.armed, REC_ARMED_NO) == REC_ARMED_NO)
 		return;
@@ -174,6 +197,8 @@ __noinline int announce(struct thread_state *t)
 	rec.start_ns = BPF_CORE_READ(task, start_boottime);
 	rec.process_start_ns = BPF_CORE_READ(leader, start_boottime);
 	rec.cgroup = bpf_get_current_cgroup_id();
+	rec.parent_tgid = BPF_CORE_READ(leader, real_parent, tgid);
+	rec.forked = BPF_CORE_READ(leader, parent_exec_id) == (u32)BPF_CORE_READ(leader, self_exec_id);
 	rec.pid = pid_in((u64)leader, shared.pidns_ino);
 	rec.tid = pid_in((u64)task, shared.pidns_ino);
 	rec.ns_pid = pid_in((u64)leader, 0);
@@ -317,6 +342,89 @@ __noinline int read_ops_sleepable(struct frame *f, u32 row, u32 first, u32 end, 
 	return read_ops(f, row, first, end, ret, true);
 }
 
+/* ---- names ---- */
+
+/* The slot of one op at the end of a name record. */
+static __always_inline void read_name_op(struct name_record *n, const struct rec_op *op, u64 ret,
+					 bool sleepable)
+{
+	u64 ptr = op->arg == REC_ARG_RET ? ret : *(u64 *)(n->data + (op->arg & 31) * 8);
+	u32 off = n->len;
+	struct rec_slot *slot;
+	long len = -1;
+
+	if (off > 512)
+		return;
+	slot = (void *)n->data + off;
+	slot->count = 0;
+	if (op->kind == REC_OP_MEM && op->size == 8) {
+		if (!read_user(slot + 1, 8, (void *)ptr, sleepable))
+			len = 8;
+	} else if (op->kind == REC_OP_STRING || op->kind == REC_OP_STRING_PTR) {
+		if (op->kind == REC_OP_STRING || !read_user(&ptr, sizeof(ptr), (void *)ptr, sleepable))
+			len = read_string(slot + 1, REC_MAX_NAME, (void *)ptr, sleepable);
+		slot->count = len == REC_MAX_NAME;
+		if (len > 0)
+			len--;
+	}
+	if (len < 0 || len > REC_MAX_NAME)
+		len = -1;
+	slot->len = len;
+	if (len < 0)
+		len = 0;
+	n->len = off + sizeof(*slot) + ((len + 7) & ~7);
+}
+
+static __always_inline int read_name(struct name_record *n, u32 row, u64 ret, bool sleepable)
+{
+	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
+	u32 i;
+
+	if (!n)
+		return 0;
+	for (i = 0; i < REC_MAX_OPS; i++) {
+		if (i >= desc->nops)
+			break;
+		read_name_op(n, &desc->ops[i], ret, sleepable);
+	}
+	return 0;
+}
+
+__noinline int read_name_plain(struct name_record *n, u32 row, u64 ret)
+{
+	return read_name(n, row, ret, false);
+}
+
+__noinline int read_name_sleepable(struct name_record *n, u32 row, u64 ret)
+{
+	return read_name(n, row, ret, true);
+}
+
+/* A successful call of a row that names kernels or unloads them. */
+static __always_inline void submit_name(struct frame *f, const struct rec_desc *desc, struct counters *c,
+					bool sleepable)
+{
+	u32 words = (desc->nregs + desc->nstack) * 8, len;
+	struct name_record *n;
+
+	n = bpf_task_storage_get(&name_records, bpf_get_current_task_btf(), NULL,
+				 BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!n) {
+		c->v[REC_LOST_NAMES]++;
+		return;
+	}
+	n->rec = f->rec;
+	n->rec.kind = REC_NAME;
+	__builtin_memcpy(n->data, f->data, 256);
+	n->len = words > 256 ? 256 : words;
+	(sleepable ? read_name_sleepable : read_name_plain)(n, f->rec.cookie, f->rec.ret);
+	len = n->len;
+	if (len > sizeof(n->data))
+		len = sizeof(n->data);
+	if (bpf_ringbuf_output(&names, &n->rec, sizeof(n->rec) + len, BPF_RB_NO_WAKEUP))
+		c->v[REC_LOST_NAMES]++;
+}
+
 /* ---- the stack of open calls ---- */
 
 static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
@@ -326,7 +434,11 @@ static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
 
 static __always_inline void frame_drop(struct frame *f, struct counters *c)
 {
-	c->v[f->muted ? REC_MUTED : REC_UNPAIRED]++;
+	if (f->muted)
+		c->v[REC_MUTED]++;
+	else if (f->state & REC_ROW_ON)
+		c->v[REC_UNPAIRED]++;
+	/* else: inside another call, counted as nested when it was entered */
 }
 
 #if defined(__TARGET_ARCH_x86)
@@ -433,6 +545,7 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	struct frame *f, *parent;
 	u64 cookie;
 	u32 row, depth, nstack;
+	bool nested;
 	u8 state;
 
 	if (!shared.recording)
@@ -452,19 +565,24 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	if (settle(t, ctx, cookie, c) == ENTER_DUPLICATE)
 		return false;
 	depth = t->depth;
-	if (depth && !shared.nested) {
+	nested = depth && !shared.nested;
+	if (nested) {
 		c->v[REC_NESTED]++;
-		return false;
+		if (!(state & REC_ROW_NAMES))
+			return false;
+		state = REC_ROW_NAMES;
 	}
 	if (depth >= REC_MAX_DEPTH) {
-		c->v[REC_LOST_DEPTH]++;
+		if (!nested)
+			c->v[REC_LOST_DEPTH]++;
 		return false;
 	}
-	if (!t->announced && state == REC_ROW_ON && !announce(t))
+	if (!t->announced && state != REC_ROW_MUTED && !announce(t))
 		c->v[REC_LOST_THREADS]++;
 	f = frame_at(t, depth);
 	f->sp = REGS_SP(ctx);
-	f->muted = state == REC_ROW_MUTED;
+	f->muted = !nested && !(state & REC_ROW_ON);
+	f->state = state;
 	f->rec.cookie = cookie;
 	f->rec.kind = REC_CALL;
 	f->rec.flags = 0;
@@ -489,7 +607,7 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 			c->v[REC_READ_FAILED]++;
 		f->len += nstack * 8;
 	}
-	if (desc->nentry)
+	if (desc->nentry && state & REC_ROW_ON)
 		c->v[REC_READ_FAILED] +=
 			(sleepable ? read_ops_sleepable : read_ops_plain)(f, row, 0, desc->nentry, 0);
 	f->rec.start_ns = bpf_ktime_get_boot_ns();
@@ -542,6 +660,7 @@ static __always_inline struct frame *leave_frame(struct thread_state *t, u64 sp,
 static __always_inline void leave(struct regs *ctx, bool sleepable)
 {
 	u64 now = bpf_ktime_get_boot_ns(), ret = REGS_RET(ctx), cookie;
+	bool success;
 	const struct rec_desc *desc;
 	struct thread_state *t;
 	struct counters *c;
@@ -562,14 +681,21 @@ static __always_inline void leave(struct regs *ctx, bool sleepable)
 	f = leave_frame(t, REGS_ENTRY_SP(ctx), cookie, c);
 	if (!f)
 		return;
-	if (f->muted) {
+	if (f->muted)
 		c->v[REC_MUTED]++;
+	if (!(f->state & (REC_ROW_ON | REC_ROW_NAMES)))
 		return;
-	}
 	desc = &shared.desc[cookie & (REC_MAX_ROWS - 1)];
 	f->rec.end_ns = now;
 	f->rec.ret = ret;
-	if (desc->nops > desc->nentry && (desc->success == REC_SUCCESS_ALWAYS || !(u32)ret))
+	success = desc->success == REC_SUCCESS_ALWAYS || !(u32)ret;
+	if (f->state & REC_ROW_NAMES && success)
+		submit_name(f, desc, c, sleepable);
+	if (!(f->state & REC_ROW_ON)) {
+		wake_reader();
+		return;
+	}
+	if (success && desc->nops > desc->nentry)
 		c->v[REC_READ_FAILED] += (sleepable ? read_ops_sleepable : read_ops_plain)(
 			f, cookie, desc->nentry, desc->nops, ret);
 	submit(f, c, REC_SUBMITTED);
@@ -618,10 +744,10 @@ static __always_inline void close_frames(struct thread_state *t, struct counters
 
 		if (i >= depth)
 			break;
-		if (f->muted) {
+		if (f->muted)
 			c->v[REC_MUTED]++;
+		if (!(f->state & REC_ROW_ON))
 			continue;
-		}
 		f->rec.flags |= REC_F_UNFINISHED;
 		f->rec.end_ns = bpf_ktime_get_boot_ns();
 		f->rec.ret = 0;
@@ -660,7 +786,12 @@ int BPF_PROG(on_exec, struct task_struct *unused)
 	struct counters *c = my_counters();
 
 	if (t && c) {
+		/* what is known of the old image goes */
+		struct rec_thread_exit rec = {.kind = REC_THREAD_EXIT, .leader = 1, .pid_tgid = t->pid_tgid};
+
 		close_frames(t, c);
+		if (t->announced && !bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
+			wake_reader();
 		t->announced = 0;
 		t->pid_tgid = bpf_get_current_pid_tgid(); /* a thread that execs becomes the leader */
 	}

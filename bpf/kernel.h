@@ -51,6 +51,9 @@ struct task_struct {
 	int tgid;
 	u64 start_boottime;
 	struct task_struct *group_leader;
+	struct task_struct *real_parent;
+	u32 parent_exec_id;
+	u64 self_exec_id; /* u32 before 5.7: the low half is read */
 	struct pid *thread_pid;
 	struct signal_struct *signal;
 	struct mm_struct *mm;

@@ -37,6 +37,7 @@ typedef int64_t s64;
 #define REC_MAX_SLOT  256  /* bytes of one such read */
 #define REC_MAX_DATA  1024 /* words and slots of one record */
 #define REC_MAX_DEPTH 8    /* open calls per thread that are followed */
+#define REC_MAX_NAME  4096 /* bytes of a kernel name, in a REC_NAME record alone */
 #define REC_COMM_LEN  16
 
 enum rec_kind {
@@ -44,6 +45,8 @@ enum rec_kind {
 	REC_THREAD, /* the thread's first record, or its names changed */
 	REC_THREAD_EXIT,
 	REC_DUPLICATE, /* two probes sit on one function */
+	REC_NAME,      /* in the names ring: a struct rec_call that named a kernel or unloaded a module; all
+			* its slots are read on return, strings up to REC_MAX_NAME */
 };
 
 /* flags of rec_call */
@@ -77,8 +80,10 @@ struct rec_thread {
 	u64 start_ns;         /* of the thread */
 	u64 process_start_ns; /* of its group leader: (pid, this) identifies the process */
 	u64 cgroup;
-	u32 pid, tid;              /* in cudatap's pid namespace, 0 where invisible */
-	u32 ns_pid, ns_tid;        /* in the task's own */
+	u32 parent_tgid;    /* of the process, in the initial pid namespace */
+	u32 forked;         /* 1: the process has not exec()ed since its fork: it has what its parent had */
+	u32 pid, tid;       /* in cudatap's pid namespace, 0 where invisible */
+	u32 ns_pid, ns_tid; /* in the task's own */
 	char comm[REC_COMM_LEN];   /* the group leader's */
 	char thread[REC_COMM_LEN]; /* the thread's */
 };
@@ -139,11 +144,12 @@ struct rec_desc {
 
 /* ---- the shared page ---- */
 
-/* state of row_state[]: what to do with calls of this row */
+/* row_state[]: what to do with calls of a row; ON and MUTED exclude each other */
 enum rec_row_state {
-	REC_ROW_OFF, /* attached but not wanted: not even counted */
-	REC_ROW_ON,
-	REC_ROW_MUTED, /* followed as an enclosing call, never emitted */
+	REC_ROW_OFF = 0,        /* attached but not wanted: not even counted */
+	REC_ROW_ON = 1 << 0,    /* emitted */
+	REC_ROW_MUTED = 1 << 1, /* followed as an enclosing call, never emitted */
+	REC_ROW_NAMES = 1 << 2, /* goes into the names ring too, nested or not */
 };
 
 /* armed: when the reader wants to be woken */
@@ -167,6 +173,7 @@ enum rec_counter {
 	REC_LOST_STORAGE,    /* no task storage to be had */
 	REC_LOST_DEPTH,      /* deeper than REC_MAX_DEPTH */
 	REC_LOST_THREADS,    /* thread records deferred by a full ring (retried) */
+	REC_LOST_NAMES,      /* the names ring was full: kernels without a name */
 	REC_READ_FAILED,     /* slots that could not be read */
 	REC_ORPHAN_EXITS,    /* returns without an entry: fork inside a call, attach inside a call */
 	REC_NCOUNTERS
@@ -176,12 +183,13 @@ struct rec_shared {
 	/* written by user space before load or at run time */
 	u32 recording; /* 0: every program returns at once */
 	u32 nested;
-	u32 select_pids;     /* 1: only processes in the pids map */
-	u32 follow_children; /* 1: a selected process's children are selected too */
-	u32 select_gen;      /* raised when the pids map changes */
-	u32 pidns_ino;       /* of cudatap's pid namespace */
-	u64 wake_level;      /* bytes in the ring that wake a REC_ARMED_LEVEL reader */
-	u32 armed;           /* enum rec_armed, both sides */
+	u32 select_pids;      /* 1: only processes in the pids map */
+	u32 follow_children;  /* 1: a selected process's children are selected too */
+	u32 select_gen;       /* raised when the pids map changes */
+	u32 pidns_ino;        /* of cudatap's pid namespace */
+	u64 wake_level;       /* bytes in the ring that wake a REC_ARMED_LEVEL reader */
+	u64 names_wake_level; /* the same of the names ring */
+	u32 armed;            /* enum rec_armed, both sides */
 	u32 reserved;
 	u8 row_state[REC_MAX_ROWS];
 	/* written by BPF */

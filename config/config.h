@@ -73,6 +73,7 @@ struct config {
 	bool *families;                         /* [table_nfamilies] */
 	struct config_strings include, exclude; /* functions by name or glob */
 	bool nested;
+	int names;                       /* enum kernels_style */
 	struct config_strings libraries; /* empty: auto */
 	struct config_pids pids;         /* empty: every process */
 	struct {

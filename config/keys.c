@@ -17,6 +17,8 @@
 
 #define AT(member) offsetof(struct config, member)
 
+/* enum kernels_style */
+static const char *const name_styles[] = {"demangled", "mangled", "off", NULL};
 static const char *const auto_words[] = {"auto", NULL};
 static const char *const statuses[] = {
 	[CALL_OK] = "ok",
@@ -229,6 +231,12 @@ const struct key config_keys[] = {
 	 .offset = AT(nested),
 	 .fallback = "false",
 	 .about = "also report the calls that a traced call makes itself, with `depth` and `parent`"},
+	{.name = "names",
+	 .type = KEY_ENUM,
+	 .offset = AT(names),
+	 .words = name_styles,
+	 .fallback = "demangled",
+	 .about = "how kernels are named in launches; `off` saves the probes that learn their names"},
 	{.name = "libraries",
 	 .type = KEY_STRINGS,
 	 .offset = AT(libraries),

@@ -18,7 +18,7 @@
 #include "sink.h"
 
 #define FANOUT_MAX_SINKS 64     /* a set of sinks is a bit mask: bit i = sink i of fanout_new() */
-#define FANOUT_MAX_LINE  16384u /* = ENCODE_MAX_LINE; no line is longer */
+#define FANOUT_MAX_LINE  20480u /* = ENCODE_MAX_LINE; no line is longer */
 #define FANOUT_ALL       UINT64_MAX
 
 struct fanout;

@@ -35,11 +35,11 @@ struct cli {
 	bool json;        /* --json, of list and doctor */
 	bool fail_on_loss;
 	bool no_hold;
-	enum capture_method method; /* --probes */
-	char **command;             /* after `--`, NULL-terminated; NULL: none */
-	const char *verb;           /* check, list, doctor ...; NULL: trace */
+	enum capture_method method;         /* --probes */
+	char **command;                     /* after `--`, NULL-terminated; NULL: none */
+	const char *verb;                   /* check, list, doctor ...; NULL: trace */
 	const struct launch_origin *origin; /* what a command is given back; set by main */
-	char **verb_args;           /* NULL-terminated */
+	char **verb_args;                   /* NULL-terminated */
 };
 
 /**

@@ -73,16 +73,18 @@ static void check_seccomp_returns(struct finding *f)
 {
 	char text[256];
 	unsigned version = kernel_version(text, sizeof(text));
+	bool by_system_call = false;
 
 #if defined(__x86_64__)
-	if (version >= 6011 && version < 6014) {
+	by_system_call = true;
+#endif
+	if (by_system_call && version >= 6011 && version < 6014) {
 		say(f, LIMITED,
 		    "6.11 to 6.13: a process under a strict seccomp filter may be killed at its first traced "
 		    "return, unless the distribution has mended it",
 		    "update to 6.14, or do not trace sandboxed processes");
 		return;
 	}
-#endif
 	say(f, GOOD, "processes under seccomp can be traced", "");
 }
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -15,7 +16,7 @@ void log_msg(const char *fmt, ...)
 	va_list ap;
 	int n;
 
-	n = snprintf(line, sizeof(line), "%s", prefix);
+	memcpy(line, prefix, start);
 	va_start(ap, fmt);
 	errno = saved; /* for %m */
 	n = vsnprintf(line + start, sizeof(line) - start - 1, fmt, ap);

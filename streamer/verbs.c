@@ -81,8 +81,11 @@ static int list_functions(const struct cli *cli, const struct config *config)
 	char majors[16];
 	unsigned i;
 
-	if (!state || !all)
+	if (!state || !all) {
+		free(state);
+		json_decref(all);
 		return 1;
+	}
 	config_select(config, state);
 	if (!cli->json)
 		printf("%-8s %-11s %-8s %-5s %s\n", "API", "FAMILY", "CUDA", "STATE", "SYMBOL");

@@ -108,16 +108,19 @@ static int pmu_number(const char *file)
 static int classic_link(const struct job *job, int side, size_t i)
 {
 	struct link_create_attr link = {.attach_type = BPF_PERF_EVENT, .perf.cookie = job->cookies[i]};
+	int type = pmu_number("type"), retprobe = pmu_number("format/retprobe");
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
-		.type = pmu_number("type"),
+		.type = type,
 		.config1 = (uintptr_t)job->path,
 		.config2 = job->offsets[i],
 	};
 	int event, fd;
 
-	if (side == SIDE_RETURN)
-		attr.config = 1ull << pmu_number("format/retprobe");
+	if (side == SIDE_RETURN && retprobe >= 0)
+		attr.config = 1ull << retprobe;
+	if (type < 0 || retprobe < 0 || retprobe > 63)
+		return type < 0 ? type : -EINVAL; /* a kernel without uprobe events */
 	event = syscall(SYS_perf_event_open, &attr, job->pid ? job->pid : -1, job->pid ? -1 : 0, -1,
 			PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)

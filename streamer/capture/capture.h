@@ -92,7 +92,8 @@ struct capture_counters {
 void capture_counters(const struct capture *capture, struct capture_counters *ret_counters);
 /** capture_lost_by_row - calls of a row that the full ring refused */
 uint64_t capture_lost_by_row(const struct capture *capture, unsigned row);
-/* Called for each record, in ring order; the record is valid during the call. */
+/* Called for each record, in ring order, REC_NAME records of the names ring first; the record is valid during
+ * the call. */
 typedef void (*capture_record_fn)(void *ctx, const void *record, size_t size);
 
 /**
@@ -107,6 +108,9 @@ typedef void (*capture_record_fn)(void *ctx, const void *record, size_t size);
  */
 #define CAPTURE_BATCH 8192
 size_t capture_read(struct capture *capture, capture_record_fn fn, void *ctx, bool wait);
+/** capture_read_names - only names, from within @fn: those that belong to the call at hand may have come
+ * since the turn began. @fn is called again, with REC_NAME records. */
+void capture_read_names(struct capture *capture);
 /** capture_wake - end the reader's sleep, from any thread */
 void capture_wake(struct capture *capture);
 

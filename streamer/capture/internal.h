@@ -19,13 +19,13 @@ struct probe_set {
 
 struct capture {
 	struct bpf_object *object;
-	struct ring_buffer *ring;
+	struct ring_buffer *ring, *names;
 	enum capture_method method;
 	uint64_t flush_ns;
 	struct rec_shared *shared;
 	size_t shared_size;
 	int prog_fd[2][NSIDES]; /* [sleepable] */
-	int pids_fd, counters_fd, ring_fd;
+	int pids_fd, counters_fd, ring_fd, names_fd;
 	int epoll_fd, wake_fd;
 	struct bpf_link *tracepoints[4];
 	struct probe_set *sets;

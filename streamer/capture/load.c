@@ -93,6 +93,8 @@ static int map_shared(struct capture *capture, const struct capture_options *opt
 	shared->select_gen = 1;
 	shared->pidns_ino = pidns_ino();
 	shared->wake_level = options->ring_size / 4;
+	shared->names_wake_level =
+		bpf_map__max_entries(bpf_object__find_map_by_name(capture->object, "names")) / 4;
 	for (i = 0; i < table_nrows; i++) {
 		shared->desc[i] = options->plans[i].desc;
 		shared->row_state[i] = options->row_state[i];
@@ -155,6 +157,7 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 	capture->pids_fd = bpf_object__find_map_fd_by_name(object, "pids");
 	capture->counters_fd = bpf_object__find_map_fd_by_name(object, "counters");
 	capture->ring_fd = bpf_object__find_map_fd_by_name(object, "ring");
+	capture->names_fd = bpf_object__find_map_fd_by_name(object, "names");
 	err = map_shared(capture, options);
 	if (!err)
 		err = ring_open(capture);

@@ -20,6 +20,14 @@ static int take(void *ctx, void *data, size_t size)
 	return ++capture->taken >= CAPTURE_BATCH ? -EAGAIN : 0;
 }
 
+static int take_name(void *ctx, void *data, size_t size)
+{
+	struct capture *capture = ctx;
+
+	capture->fn(capture->fn_ctx, data, size);
+	return 0;
+}
+
 int ring_open(struct capture *capture)
 {
 	/* edge-triggered: only a wake-up ends the sleep, not data that may wait a little longer */
@@ -27,7 +35,8 @@ int ring_open(struct capture *capture)
 			   on_wake = {.events = EPOLLIN, .data.u32 = 1};
 
 	capture->ring = ring_buffer__new(capture->ring_fd, take, capture, NULL);
-	if (!capture->ring)
+	capture->names = ring_buffer__new(capture->names_fd, take_name, capture, NULL);
+	if (!capture->ring || !capture->names)
 		return -errno;
 	capture->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	capture->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -42,7 +51,8 @@ int ring_open(struct capture *capture)
 void ring_close(struct capture *capture)
 {
 	ring_buffer__free(capture->ring);
-	capture->ring = NULL;
+	ring_buffer__free(capture->names);
+	capture->ring = capture->names = NULL;
 	if (capture->epoll_fd >= 0)
 		close(capture->epoll_fd);
 	if (capture->wake_fd >= 0)
@@ -67,6 +77,7 @@ static void sleep_until_woken(struct capture *capture, enum rec_armed armed)
 static size_t consume(struct capture *capture)
 {
 	capture->taken = 0;
+	ring_buffer__consume(capture->names);
 	ring_buffer__consume(capture->ring);
 	return capture->taken;
 }
@@ -90,6 +101,11 @@ size_t capture_read(struct capture *capture, capture_record_fn fn, void *ctx, bo
 	n += consume(capture);
 	capture->busy = n > 0;
 	return n;
+}
+
+void capture_read_names(struct capture *capture)
+{
+	ring_buffer__consume(capture->names);
 }
 
 void capture_wake(struct capture *capture)

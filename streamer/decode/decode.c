@@ -54,6 +54,11 @@ static void take_args(const struct plan *plan, struct call *call)
 	}
 }
 
+static size_t longest_slot(const struct call *call)
+{
+	return call->rec->kind == REC_NAME ? REC_MAX_NAME : REC_MAX_SLOT;
+}
+
 /* Slots from data to end, in op order; -EBADMSG when one reaches beyond the record. */
 static int take_slots(const struct plan *plan, struct call *call, const uint8_t *data, const uint8_t *end)
 {
@@ -66,7 +71,7 @@ static int take_slots(const struct plan *plan, struct call *call, const uint8_t 
 		struct call_value *value = slot_target(call, plan->op_param[i], on_return);
 
 		data += sizeof(*slot);
-		if (len > REC_MAX_SLOT || padded(len) > (size_t)(end - data))
+		if (len > longest_slot(call) || padded(len) > (size_t)(end - data))
 			return -EBADMSG;
 		if (slot->len >= 0) {
 			value->data = data;
@@ -106,8 +111,8 @@ int decode_call(const struct plan *plans, const struct rec_call *rec, size_t siz
 	size_t words;
 	int err;
 
-	if (size < sizeof(*rec) || rec->kind != REC_CALL || (rec->cookie & 0xffff) >= table_nrows ||
-	    (rec->parent_cookie & 0xffff) >= table_nrows)
+	if (size < sizeof(*rec) || (rec->kind != REC_CALL && rec->kind != REC_NAME) ||
+	    (rec->cookie & 0xffff) >= table_nrows || (rec->parent_cookie & 0xffff) >= table_nrows)
 		return -EBADMSG;
 	memset(call, 0, sizeof(*call));
 	call->rec = rec;

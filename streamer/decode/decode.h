@@ -16,6 +16,7 @@
 #include "../table/table.h"
 
 #define DECODE_MAX_PARAMS 24
+#define DECODE_MAX_KERNEL 4096
 
 /* What one row's record holds, for one ABI. */
 struct plan {
@@ -26,12 +27,12 @@ struct plan {
 
 /**
  * plan_make - the plan of a row
- * @row: index in table_rows[]
+ * @id: of the row, index in table_rows[]
  * @abi: where arguments are
  * Parameters beyond the limits of a record are left out of the plan (their
  * word or op is absent, never wrong).
  */
-void plan_make(unsigned row, enum table_abi abi, struct plan *ret_plan);
+void plan_make(unsigned id, enum table_abi abi, struct plan *plan);
 
 /** plan_host_abi - the ABI that this executable was built for */
 enum table_abi plan_host_abi(void);
@@ -58,6 +59,10 @@ struct call_keys {
 	uint64_t stream, kernel_handle, ptr, src_ptr;
 	uint32_t grid[3], block[3];
 	uint64_t shared_bytes;
+	/* beside kernel_handle, not by decode_call(): the kernel's name as the inside of a JSON string;
+	 * NULL: unknown */
+	const char *kernel;
+	uint32_t kernel_len; /* at most DECODE_MAX_KERNEL */
 };
 
 struct call {
@@ -79,9 +84,9 @@ struct call {
 /**
  * decode_call - a ring record as a call
  * @plans: plan_all()
- * @rec, @size: the record as it lies in the ring; any bytes are safe
+ * @rec, @size: a REC_CALL or REC_NAME record as it lies in its ring; any bytes are safe
  * Returns 0, or -EBADMSG when the record contradicts its row's plan.
  */
-int decode_call(const struct plan *plans, const struct rec_call *rec, size_t size, struct call *ret_call);
+int decode_call(const struct plan *plans, const struct rec_call *rec, size_t size, struct call *call);
 
 #endif

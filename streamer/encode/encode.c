@@ -47,6 +47,7 @@ const char *const encode_keys[] = {
 	"direction",
 	"device",
 	"stream",
+	"kernel",
 	"kernel_handle",
 	"grid",
 	"block",

@@ -20,7 +20,7 @@
 #include "../enrich/enrich.h"
 #include "../../sinks/sink.h"
 
-#define ENCODE_MAX_LINE 16384 /* no line is longer, newline included */
+#define ENCODE_MAX_LINE 20480 /* no line is longer, newline included */
 
 enum event_type {
 	EVENT_CALL,

@@ -154,6 +154,11 @@ static char *put_stream(char *p, const struct call_keys *keys)
 
 static char *put_kernel_handle(char *p, const struct call_keys *keys)
 {
+	if (keys->kernel) {
+		p = PUT_LITERAL(p, ",\"kernel\":\"");
+		p = put_bytes(p, keys->kernel, keys->kernel_len);
+		*p++ = '"';
+	}
 	p = PUT_LITERAL(p, ",\"kernel_handle\":");
 	return put_hex(p, keys->kernel_handle);
 }

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "../enrich/enrich.h"
+#include "../enrich/kernels.h"
 #include "../log.h"
 #include "gate.h"
 #include "losses.h"
@@ -32,6 +33,7 @@ struct stream {
 	struct fanout *fanout;
 	struct gate *gate; /* NULL: every sink takes every call */
 	struct threads *threads;
+	struct kernels *kernels; /* NULL: names are off */
 	struct clock_map *clock;
 	char run[13];
 	struct sink_origin origin;
@@ -63,6 +65,23 @@ static uint64_t clock_ns(clockid_t clock)
 static void count(_Atomic uint64_t *counter)
 {
 	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* The name of the kernel that a call launches. It may have come into its ring since the turn began. */
+static void name_kernel(struct stream *stream, struct call *call)
+{
+	uint32_t tgid = call->rec->pid_tgid >> 32;
+	struct call_keys *keys = &call->keys;
+
+	if (!stream->kernels || !(keys->present & 1u << TABLE_KEY_KERNEL_HANDLE))
+		return;
+	kernels_settle(stream->kernels, call->rec->end_ns);
+	keys->kernel = kernels_find(stream->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
+	if (keys->kernel)
+		return;
+	capture_read_names(stream->options.capture);
+	kernels_settle(stream->kernels, call->rec->end_ns);
+	keys->kernel = kernels_find(stream->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
 }
 
 static void emit_call(struct stream *stream, const struct call *call)
@@ -152,10 +171,26 @@ static void take_call(struct stream *stream, const void *record, size_t size)
 {
 	struct call call;
 
-	if (decode_call(stream->options.plans, record, size, &call))
+	if (decode_call(stream->options.plans, record, size, &call)) {
 		count(&stream->undecodable);
-	else
-		emit_call(stream, &call);
+		return;
+	}
+	name_kernel(stream, &call);
+	emit_call(stream, &call);
+}
+
+static void take_thread(struct stream *stream, const struct rec_thread *rec)
+{
+	threads_learn(stream->threads, rec);
+	if (stream->kernels)
+		kernels_process(stream->kernels, rec);
+}
+
+static void take_thread_exit(struct stream *stream, const struct rec_thread_exit *rec)
+{
+	threads_forget(stream->threads, rec);
+	if (stream->kernels && rec->leader)
+		kernels_forget(stream->kernels, rec->pid_tgid >> 32);
 }
 
 static void take_record(void *ctx, const void *record, size_t size)
@@ -168,10 +203,14 @@ static void take_record(void *ctx, const void *record, size_t size)
 		take_call(stream, record, size);
 		break;
 	case REC_THREAD:
-		threads_learn(stream->threads, record);
+		take_thread(stream, record);
 		break;
 	case REC_THREAD_EXIT:
-		threads_forget(stream->threads, record);
+		take_thread_exit(stream, record);
+		break;
+	case REC_NAME:
+		if (stream->kernels)
+			kernels_queue(stream->kernels, record, size);
 		break;
 	case REC_DUPLICATE:
 		if (stream->options.on_duplicate)
@@ -199,20 +238,30 @@ static void tick(struct stream *stream, bool last)
 		emit_event(stream, EVENT_LOSS, body);
 }
 
+static size_t read_records(struct stream *stream, bool wait)
+{
+	size_t n = capture_read(stream->options.capture, take_record, stream, wait);
+
+	/* the ring of calls was read to its end: no launch from before these names is still to come */
+	if (stream->kernels && n < CAPTURE_BATCH)
+		kernels_settle(stream->kernels, UINT64_MAX);
+	return n;
+}
+
 static void *reader_main(void *arg)
 {
 	struct stream *stream = arg;
 
 	pthread_setname_np(pthread_self(), "cudatap-reader");
 	while (!atomic_load(&stream->stop)) {
-		capture_read(stream->options.capture, take_record, stream, true);
+		read_records(stream, true);
 		tick(stream, false);
 		emit_posted(stream);
 		atomic_store(&stream->events, stream->seq);
 		fanout_flush(stream->fanout);
 	}
 	/* producers are gone by now: what they left is finite */
-	while (capture_read(stream->options.capture, take_record, stream, false))
+	while (read_records(stream, false))
 		fanout_flush(stream->fanout);
 	tick(stream, true);
 	emit_posted(stream);
@@ -391,7 +440,10 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	if (!err) {
 		stream->threads = threads_new();
 		stream->clock = clock_map_new();
-		if (!stream->threads || !stream->clock)
+		if (options->config->names != KERNELS_OFF)
+			stream->kernels = kernels_new(options->plans, options->config->names);
+		if (!stream->threads || !stream->clock ||
+		    (options->config->names != KERNELS_OFF && !stream->kernels))
 			err = -ENOMEM;
 	}
 	if (err) {
@@ -487,6 +539,7 @@ void stream_free(struct stream *stream)
 		free(posted);
 	}
 	losses_free(&stream->losses);
+	kernels_free(stream->kernels);
 	threads_free(stream->threads);
 	clock_map_free(stream->clock);
 	free(stream);

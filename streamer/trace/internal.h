@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "../enrich/kernels.h"
 #include "../find/list.h"
 #include "../find/watch.h"
 #include "../launch/launch.h"
@@ -26,7 +27,7 @@ struct trace {
 	struct stream *stream;
 	struct launch *launch; /* with a command */
 	struct launch_user user;
-	struct find_watch *watch; /* of new mappings; NULL where every file is shown before it is mapped */
+	struct find_watch *watch;  /* of new mappings; NULL where every file is shown before it is mapped */
 	struct seen seen;          /* files that were looked into */
 	struct attached *attached; /* [attach id - 1] */
 	unsigned nattached;

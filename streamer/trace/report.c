@@ -95,16 +95,16 @@ static json_t *calls_object(const struct trace *trace, const struct capture_coun
 	lost = json_pack("{sI sI sI sI}", "ring", (json_int_t)c->v[REC_LOST_RING], "storage",
 			 (json_int_t)c->v[REC_LOST_STORAGE], "depth", (json_int_t)c->v[REC_LOST_DEPTH],
 			 "undecodable", (json_int_t)totals.undecodable);
-	return json_pack("{sI sI sI sI sI sI sI so sI sI sI sI}", "entries", (json_int_t)c->v[REC_ENTRIES],
-			 "emitted", (json_int_t)(totals.emitted - totals.unfinished), "unfinished",
-			 (json_int_t)totals.unfinished, "nested", (json_int_t)c->v[REC_NESTED], "muted",
-			 (json_int_t)c->v[REC_MUTED], "duplicate", (json_int_t)c->v[REC_DUPLICATE_CALLS],
-			 "unpaired", (json_int_t)c->v[REC_UNPAIRED], "lost", lost, "open",
-			 (json_int_t)open_calls(c), "in_ring",
-			 (json_int_t)(c->v[REC_SUBMITTED] + c->v[REC_UNFINISHED] - totals.emitted -
-				      totals.undecodable),
-			 "read_failed", (json_int_t)c->v[REC_READ_FAILED], "orphan_exits",
-			 (json_int_t)c->v[REC_ORPHAN_EXITS]);
+	return json_pack(
+		"{sI sI sI sI sI sI sI so sI sI sI sI sI}", "entries", (json_int_t)c->v[REC_ENTRIES],
+		"emitted", (json_int_t)(totals.emitted - totals.unfinished), "unfinished",
+		(json_int_t)totals.unfinished, "nested", (json_int_t)c->v[REC_NESTED], "muted",
+		(json_int_t)c->v[REC_MUTED], "duplicate", (json_int_t)c->v[REC_DUPLICATE_CALLS], "unpaired",
+		(json_int_t)c->v[REC_UNPAIRED], "lost", lost, "open", (json_int_t)open_calls(c), "in_ring",
+		(json_int_t)(c->v[REC_SUBMITTED] + c->v[REC_UNFINISHED] - totals.emitted -
+			     totals.undecodable),
+		"read_failed", (json_int_t)c->v[REC_READ_FAILED], "names_lost",
+		(json_int_t)c->v[REC_LOST_NAMES], "orphan_exits", (json_int_t)c->v[REC_ORPHAN_EXITS]);
 }
 
 json_t *report_stop(const struct trace *trace, const struct capture_counters *counters)

@@ -189,6 +189,8 @@ static int begin(struct trace *trace)
 	if (!trace->plans || !trace->row_state)
 		return own_failure(trace);
 	config_select(trace->config, trace->row_state);
+	if (trace->config->names != KERNELS_OFF)
+		kernels_select(trace->row_state);
 	if (!code)
 		code = open_capture(trace);
 	if (!code)

@@ -261,6 +261,8 @@ static inline void reference_keys(json_t *event, const struct call_keys *keys)
 		json_object_set_new(event, "device", json_integer(keys->device));
 	if (keys->present >> TABLE_KEY_STREAM & 1)
 		json_object_set_new(event, "stream", reference_hex(keys->stream));
+	if (keys->present >> TABLE_KEY_KERNEL_HANDLE & 1 && keys->kernel)
+		json_object_set_new(event, "kernel", json_stringn(keys->kernel, keys->kernel_len));
 	if (keys->present >> TABLE_KEY_KERNEL_HANDLE & 1)
 		json_object_set_new(event, "kernel_handle", reference_hex(keys->kernel_handle));
 	if (keys->present >> TABLE_KEY_GRID & 1)
