@@ -152,6 +152,10 @@ $(BUILD)/bench/%: tests/bench/%.c $(LIB)
 # Programs that want arguments.
 BENCH_ARGS_bench_call = $(BUILD)/fake/libcudart.so cudaMalloc $(BUILD)/bpf/rivals.bpf.o
 
+# Receivers that run around them.
+BENCH_IN_bench_syslog = $(PYTHON) tests/receivers/rsyslog.py
+BENCH_ARGS_bench_syslog = {}
+
 .PHONY: bench
 bench: all fake $(BENCH) $(BUILD)/bpf/rivals.bpf.o ## the benchmarks' tables (as root)
-	@set -e; $(foreach b,$(BENCH),echo "== $(notdir $b)"; $b $(BENCH_ARGS_$(notdir $b));)
+	@set -e; $(foreach b,$(BENCH),echo "== $(notdir $b)"; $(BENCH_IN_$(notdir $b)) $b $(BENCH_ARGS_$(notdir $b));)

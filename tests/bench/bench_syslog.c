@@ -4,19 +4,14 @@
  * The loop has its messages ready made; the sink makes them from lines of the
  * fan-out. Runs take turns; the table has medians.
  *
- * usage: bench_syslog [MESSAGES [ROUNDS]]
+ * usage: bench_syslog SOCKET [MESSAGES [ROUNDS]], as tests/receivers/rsyslog.py runs it
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,11 +19,6 @@
 
 #define LINE  350
 #define BATCH 256 /* of the bare loop: the best of 16 to 1024 */
-
-struct place {
-	char directory[64], socket[96], config[96];
-	pid_t daemon;
-};
 
 struct figures {
 	double rate; /* messages/s */
@@ -55,56 +45,9 @@ static size_t make_line(char *out, uint64_t seq)
 	return LINE;
 }
 
-/* ---- the daemon ---- */
-
-static bool daemon_start(struct place *place)
-{
-	struct stat st;
-	FILE *f;
-
-	snprintf(place->directory, sizeof(place->directory), "/tmp/bench-syslog-XXXXXX");
-	if (!mkdtemp(place->directory))
-		return false;
-	snprintf(place->socket, sizeof(place->socket), "%s/log", place->directory);
-	snprintf(place->config, sizeof(place->config), "%s/conf", place->directory);
-	f = fopen(place->config, "w");
-	if (!f)
-		return false;
-	fprintf(f,
-		"module(load=\"imuxsock\" SysSock.Name=\"%s\")\naction(type=\"omfile\" file=\"/dev/null\")\n",
-		place->socket);
-	fclose(f);
-	place->daemon = fork();
-	if (!place->daemon) {
-		char pid[112];
-
-		snprintf(pid, sizeof(pid), "%s/pid", place->directory);
-		execlp("rsyslogd", "rsyslogd", "-n", "-f", place->config, "-i", pid, NULL);
-		execl("/usr/sbin/rsyslogd", "rsyslogd", "-n", "-f", place->config, "-i", pid, NULL);
-		_exit(127);
-	}
-	for (int i = 0; i < 100 && !waitpid(place->daemon, NULL, WNOHANG); i++) {
-		if (!stat(place->socket, &st))
-			return true;
-		usleep(50000);
-	}
-	return false;
-}
-
-static void daemon_stop(struct place *place)
-{
-	char command[96];
-
-	kill(place->daemon, SIGKILL);
-	waitpid(place->daemon, NULL, 0);
-	snprintf(command, sizeof(command), "rm -rf %s", place->directory);
-	if (system(command))
-		fprintf(stderr, "%s stays behind\n", place->directory);
-}
-
 /* ---- the two ---- */
 
-static struct figures bare(const struct place *place, uint64_t n)
+static struct figures bare(const char *socket_path, uint64_t n)
 {
 	static char text[BATCH][LINE + 64];
 	static struct iovec iov[BATCH];
@@ -114,7 +57,7 @@ static struct figures bare(const struct place *place, uint64_t n)
 	uint64_t begin, cpu, sent = 0;
 	char line[LINE];
 
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", place->socket);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", socket_path);
 	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
 		perror("connect");
 		exit(1);
@@ -151,7 +94,7 @@ static uint64_t queued(struct fanout *f)
 	return c.queued;
 }
 
-static struct figures sink(const struct place *place, uint64_t n)
+static struct figures sink(const char *socket_path, uint64_t n)
 {
 	struct config_overrides overrides = {.nsinks = 1};
 	struct sink_counters c;
@@ -162,7 +105,7 @@ static struct figures sink(const struct place *place, uint64_t n)
 	const char *urls[] = {url};
 	uint64_t begin, cpu;
 
-	snprintf(url, sizeof(url), "unix:%s", place->socket);
+	snprintf(url, sizeof(url), "unix:%s", socket_path);
 	overrides.sinks = urls;
 	if (config_load(NULL, &overrides, stderr, &config) ||
 	    fanout_new(config->sinks, config->nsinks, NULL, NULL, NULL, &f, error, sizeof(error)))
@@ -209,19 +152,15 @@ static double median(double *values, size_t n)
 
 int main(int argc, char **argv)
 {
-	uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000;
-	size_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 7;
+	const char *path = argc > 1 ? argv[1] : "/dev/log";
+	uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 200000;
+	size_t rounds = argc > 3 ? strtoull(argv[3], NULL, 10) : 7;
 	double rates[2][64], cpus[2][64], ratios[64];
-	struct place place;
 
 	rounds = rounds > 64 ? 64 : rounds;
-	if (!daemon_start(&place)) {
-		printf("syslog: skipped: no rsyslogd\n");
-		return 0;
-	}
-	bare(&place, n / 4); /* warm */
+	bare(path, n / 4); /* warm */
 	for (size_t i = 0; i < rounds; i++) {
-		struct figures b = bare(&place, n), s = sink(&place, n);
+		struct figures b = bare(path, n), s = sink(path, n);
 
 		rates[0][i] = b.rate;
 		rates[1][i] = s.rate;
@@ -229,7 +168,6 @@ int main(int argc, char **argv)
 		cpus[1][i] = s.cpu;
 		ratios[i] = s.rate / b.rate;
 	}
-	daemon_stop(&place);
 	printf("bare sendmmsg loop  %8.0f messages/s %7.0f ns CPU each\n", median(rates[0], rounds),
 	       median(cpus[0], rounds));
 	printf("sink syslog         %8.0f messages/s %7.0f ns CPU each\n", median(rates[1], rounds),

@@ -16,6 +16,35 @@ class Unavailable(Exception):
     """The receiver cannot run here; the text says why."""
 
 
+def unpack(name, packages):
+    """The distribution's packages, unpacked in the cache and not installed: the system's own daemons stay as they are,
+    and what cannot be installed side by side works. Returns the folder."""
+    root = CACHE / name
+    if (root / ".complete").exists():
+        return root
+    debs = CACHE / f"{name}-debs"
+    debs.mkdir(parents=True, exist_ok=True)
+    command = ["apt-get", "-q", "download", *packages]
+    try:
+        got = subprocess.run(command, cwd=debs, capture_output=True, text=True)
+        if got.returncode:  # the lists may be old, or absent
+            subprocess.run(["apt-get", "-q", "update"], capture_output=True)
+            got = subprocess.run(command, cwd=debs, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise Unavailable("no apt-get") from None
+    if got.returncode:
+        raise Unavailable(f"apt-get cannot download {' '.join(packages)}: {got.stderr[-300:]}")
+    for deb in debs.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", str(deb), str(root)], check=True)
+    (root / ".complete").touch()
+    return root
+
+
+def multiarch(root):
+    """usr/lib/x86_64-linux-gnu of an unpacked package."""
+    return next(iter((root / "usr/lib").glob("*-linux-gnu")))
+
+
 def free_port(kind=socket.SOCK_STREAM):
     with socket.socket(socket.AF_INET, kind) as s:
         s.bind(("127.0.0.1", 0))

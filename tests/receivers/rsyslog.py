@@ -1,11 +1,20 @@
 """rsyslog as a receiver: its inputs with their default settings; each message is parsed as JSON by mmjsonparse and
-written, header and all, as one line of JSON."""
+written, header and all, as one line of JSON.
+
+    python3 tests/receivers/rsyslog.py COMMAND ARGUMENT...
+
+runs a command with a daemon that throws everything away; {} in the arguments is its unix socket."""
 
 import json
 import pathlib
-import shutil
+import subprocess
+import sys
+import tempfile
 
-from receivers import daemon
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from receivers import daemon  # noqa: E402
+
+PACKAGES = ("rsyslog", "rsyslog-openssl", "rsyslog-gnutls", "libestr0", "libfastjson4")
 
 # timereported is what the message says, timegenerated when it came
 TEMPLATE = """
@@ -28,11 +37,12 @@ template(name="out" type="list") {
 class Rsyslog(daemon.Daemon):
     """inputs: of "unix", "udp", "tcp", "tls", "stream" (imptcp on a unix socket)."""
 
-    def __init__(self, directory, inputs=("unix",), cookie="", more="", tls=None, driver="ossl", mode="anon"):
+    def __init__(self, directory, inputs=("unix",), cookie="", more="", tls=None, driver="ossl", mode="anon",
+                 parse=True):
         super().__init__(directory)
-        program = shutil.which("rsyslogd") or "/usr/sbin/rsyslogd"
-        if not pathlib.Path(program).exists():
-            raise daemon.Unavailable("no rsyslogd: apt-get install rsyslog rsyslog-openssl")
+        root = daemon.unpack("rsyslog", PACKAGES)
+        multiarch = daemon.multiarch(root)
+        self.environment = {"LD_LIBRARY_PATH": str(multiarch)}
         self.inputs = inputs
         self.unix = self.directory / "log"
         self.stream = self.directory / "stream"
@@ -41,12 +51,13 @@ class Rsyslog(daemon.Daemon):
         self.tls = daemon.free_port()
         self.out = self.directory / "out.jsonl"
         config = self.directory / "rsyslog.conf"
-        config.write_text(self._config(cookie, more, tls, driver, mode))
-        self.command = [program, "-n", "-f", str(config), "-i", str(self.directory / "pid")]
+        config.write_text(self._config(cookie, more, tls, driver, mode, parse))
+        self.command = [str(root / "usr/sbin/rsyslogd"), "-n", f"-M{multiarch / 'rsyslog'}", "-f", str(config), "-i",
+                        str(self.directory / "pid")]
         if "unix" in inputs and len(str(self.unix)) > 107:
             raise AssertionError(f"too long for a unix socket: {self.unix}")
 
-    def _config(self, cookie, more, tls, driver, mode):
+    def _config(self, cookie, more, tls, driver, mode, parse):
         lines = [f'global(workDirectory="{self.directory}")', more]
         if tls:
             lines.append(f'global(DefaultNetstreamDriver="{driver}" DefaultNetstreamDriverCAFile="{tls.ca}"'
@@ -65,6 +76,8 @@ class Rsyslog(daemon.Daemon):
             lines.append(f'module(load="imptcp")\ninput(type="imptcp" path="{self.stream}")')
         lines += ['module(load="mmjsonparse")', TEMPLATE, f'action(type="mmjsonparse" cookie="{cookie}")',
                   f'action(type="omfile" file="{self.out}" template="out")']
+        if not parse:
+            lines[-3:] = ['action(type="omfile" file="/dev/null")']
         return "\n".join(lines) + "\n"
 
     def ready(self):
@@ -83,3 +96,17 @@ class Rsyslog(daemon.Daemon):
         if not self.out.exists():
             return []
         return [json.loads(line) for line in self.out.read_text().split("\n") if line]
+
+
+def main(words):
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            with Rsyslog(directory, parse=False) as d:
+                return subprocess.run([word.replace("{}", str(d.unix)) for word in words]).returncode
+        except daemon.Unavailable as why:
+            print(f"skipped: {why}")
+            return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

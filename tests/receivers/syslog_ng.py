@@ -3,7 +3,6 @@ json-parser makes every value a string."""
 
 import json
 import os
-import subprocess
 
 from receivers import daemon
 
@@ -31,32 +30,15 @@ SOURCES = {
 }
 
 
-def unpack():
-    """The folder of the unpacked packages."""
-    root = daemon.CACHE / "syslog-ng"
-    if (root / ".complete").exists():
-        return root
-    debs = daemon.CACHE / "syslog-ng-debs"
-    debs.mkdir(parents=True, exist_ok=True)
-    if len(list(debs.glob("*.deb"))) < len(PACKAGES):
-        got = subprocess.run(["apt-get", "download", "-q", *PACKAGES], cwd=debs, capture_output=True, text=True)
-        if got.returncode:
-            raise daemon.Unavailable(f"apt-get cannot download syslog-ng: {got.stderr[-300:]}")
-    for deb in debs.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", str(deb), str(root)], check=True)
-    (root / ".complete").touch()
-    return root
-
-
 class SyslogNg(daemon.Daemon):
     """inputs: of "unix", "stream", "udp", "tcp", "lines" (tcp without octet counting), "tls"."""
 
     def __init__(self, directory, inputs=("unix",), marker="", tls=None, verify="optional-untrusted",
                  sd="cudatap@32473"):
         super().__init__(directory)
-        root = unpack()
+        root = daemon.unpack("syslog-ng", PACKAGES)
         lib = root / "usr/lib"
-        multiarch = next(iter(lib.glob("*-linux-gnu")))
+        multiarch = daemon.multiarch(root)
         self.inputs = inputs
         self.unix = self.directory / "log"
         self.stream = self.directory / "stream"
