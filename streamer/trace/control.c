@@ -198,6 +198,22 @@ static void on_mappings(struct trace *trace, uint32_t index)
 
 /* ---- life ---- */
 
+static void add_requests(sigset_t *set)
+{
+	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGUSR1);
+	sigaddset(set, SIGUSR2);
+}
+
+void control_hold_requests(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	add_requests(&set);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 static int open_signals(struct trace *trace)
 {
 	sigset_t set;
@@ -205,9 +221,7 @@ static int open_signals(struct trace *trace)
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2);
+	add_requests(&set);
 	sigaddset(&set, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	sigdelset(&set, SIGPIPE);

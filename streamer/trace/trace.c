@@ -184,6 +184,7 @@ static int begin(struct trace *trace)
 {
 	int code = check_pids(trace);
 
+	control_hold_requests();
 	trace->plans = plan_all(plan_host_abi());
 	trace->row_state = calloc(table_nrows, 1);
 	if (!trace->plans || !trace->row_state)
