@@ -484,6 +484,43 @@ def test_client_certificate(place, authority, kind):
         wait_count(d, 100)
 
 
+def test_reopen(place, authority):
+    """SIGHUP reads the files of TLS again: a mended one works without a restart."""
+    ca = place / "ca.pem"
+    ca.write_bytes(certs.Authority(place / "other", "other").cert.read_bytes())
+    with receiver("rsyslog", place / "d", ("tls",), tls=authority.issue("server")) as d:
+        feed = Feed(place, target_of(d, "tls"), "-n", 1000, "-r", 500, "-d", 20, options=f"ca_file: {ca}")
+        try:
+            time.sleep(0.5)
+            assert feed.counters()["delivered"] == 0
+            ca.write_bytes(b"")
+            feed.process.send_signal(signal.SIGHUP)  # not better: the old one stays
+            time.sleep(0.2)
+            ca.write_bytes(authority.cert.read_bytes())
+            feed.process.send_signal(signal.SIGHUP)
+            assert feed.end()["delivered"] == 1000
+        finally:
+            feed.process.kill()
+        wait_count(d, 1000)
+    assert "cannot open tls://" in feed.stderr and "takes lines again" in feed.stderr, feed.stderr
+
+
+@pytest.mark.parametrize("scheme", ["tls", "tcp"])
+def test_silent_peer(place, scheme):
+    """One that accepts and says nothing does not hold up the end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        feed = Feed(place, f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", "-n", 40000, "-s", 2000, "-d", 1,
+                    options="verify: false" if scheme == "tls" else "")
+        began = time.monotonic()
+        counters = feed.end()
+    assert time.monotonic() - began < 5
+    assert sum(counters["dropped"].values()) + counters["delivered"] == 40000
+    if scheme == "tls":
+        assert counters["delivered"] == 0
+    else:
+        assert counters["dropped"]["shutdown"] and counters["delivered"]
+
+
 def test_wrong_files(place):
     """What can be known at the start ends it there."""
     (place / "empty.pem").write_text("")
