@@ -2,8 +2,10 @@
  * From file and command line to a checked configuration.
  *
  * Three layers, each read by the same pass over the key table: the defaults,
- * the file, the command line. A file is text (text.h), then a tree (tree.h),
- * then values (types.h); what combines files works on the trees.
+ * the files, the command line. A file is text (text.h), then a tree (tree.h);
+ * trees of several files (files.h) and of profiles (profiles.h) are merged into
+ * one; variables are put in (variables.h); then it is read as values (types.h).
+ * Profiles that are not chosen are read as well, for their mistakes alone.
  */
 #include "config.h"
 
@@ -12,10 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "internal.h"
-#include "text.h"
+#include "profiles.h"
 #include "tree.h"
 #include "types.h"
+#include "variables.h"
 
 #include "../bpf/record.h"
 
@@ -24,40 +28,128 @@ static void out_of_memory(struct errors *errors, const struct mark *mark)
 	errors_add(errors, mark, "%s", strerror(ENOMEM));
 }
 
-/* ---- the file ---- */
+/* ---- files and profiles ---- */
 
-static void read_text(struct config *config, const char *text, size_t len, const struct mark *mark,
-		      struct errors *errors)
-{
-	const struct mark start = {.file = mark->file, .line = 1, .column = 1};
-	const struct node *root = NULL;
+/* From the files to the configuration. */
+struct loading {
+	struct config *config;
+	const struct config_overrides *overrides;
+	struct errors *errors;
 	struct tree *tree;
-	int err;
+	struct variables variables;
+	struct profiles profiles;
+	struct mark mark; /* of the file, as the user named it */
+};
 
-	if (text_check(text, len, &start, errors))
-		return;
-	tree = tree_new();
-	err = tree ? tree_read(tree, text, len, mark, errors, &root) : -ENOMEM;
-	if (err == -ENOMEM)
-		out_of_memory(errors, mark);
-	else if (!err && root && root->kind != NODE_MAP)
-		errors_add(errors, &root->mark,
-			   "a configuration is a map of keys, such as \"families: all\", not %s",
-			   node_what(root));
-	else if (!err && root)
-		keys_read(&(struct key_set){config_keys, config}, 1, root, errors);
-	tree_free(tree);
+/* Reads a map with its variables into @config, which holds the defaults. */
+static void read_map(struct loading *l, const struct node *map, struct config *config)
+{
+	struct tree *scratch = tree_new();
+	const struct node *expanded =
+		scratch ? variables_expand(&l->variables, scratch, map, l->errors) : NULL;
+
+	if (expanded)
+		keys_read(&(struct key_set){config_keys, config}, 1, expanded, l->errors);
+	else
+		out_of_memory(l->errors, &l->mark);
+	tree_free(scratch);
 }
 
-static void read_file(struct config *config, const char *path, const struct mark *mark, struct errors *errors)
+/* Reads what does not take effect here, for the sake of its mistakes. */
+static void read_elsewhere(struct loading *l, const struct node *map, bool partial)
 {
-	char *text;
-	size_t len;
+	struct config *scratch = calloc(1, sizeof(*scratch));
+	bool was_partial = l->errors->partial;
 
-	if (text_read(path, mark, errors, &text, &len))
+	if (!scratch) {
+		out_of_memory(l->errors, &l->mark);
 		return;
-	read_text(config, text, len, mark, errors);
-	free(text);
+	}
+	l->errors->elsewhere = true;
+	l->errors->partial |= partial;
+	read_map(l, map, scratch);
+	l->errors->elsewhere = false;
+	l->errors->partial = was_partial;
+	config_free(scratch);
+}
+
+/* Who chooses a profile: the command line, the environment, the file. Returns its index; -1: nobody does,
+ * or -ENOENT after a message. */
+static int choose(struct loading *l)
+{
+	const char *option = l->overrides ? l->overrides->profile : NULL;
+	const char *environment = getenv("CUDATAP_PROFILE");
+	const struct node *wish = l->profiles.wish;
+
+	if (option)
+		return *option ? profiles_find(&l->profiles, option, &(struct mark){.file = "--profile"},
+					       l->errors)
+			       : -1;
+	if (environment && *environment)
+		return profiles_find(&l->profiles, environment, &(struct mark){.file = "CUDATAP_PROFILE"},
+				     l->errors);
+	if (wish && wish->kind != NODE_SCALAR) {
+		errors_add(l->errors, &wish->mark, "\"profile\" wants the name of one profile, not %s",
+			   node_what(wish));
+		return -ENOENT;
+	}
+	wish = wish ? variables_expand(&l->variables, l->tree, wish, l->errors) : NULL;
+	if (!wish || wish->unset)
+		return wish ? -ENOENT : -1;
+	return profiles_find(&l->profiles, wish->text, &wish->mark, l->errors);
+}
+
+static void read_profile(struct loading *l, const struct profile *profile, bool chosen)
+{
+	l->errors->profile = profile->name->text;
+	if (chosen)
+		read_map(l, profile->whole, l->config);
+	else
+		read_elsewhere(l, profile->whole, profile->extended);
+	l->errors->profile = NULL;
+}
+
+/* Mistakes of the base come first and are those of no profile. */
+static void read_profiles(struct loading *l, const struct node *root)
+{
+	struct profiles *p = &l->profiles;
+	int chosen = -1;
+
+	if (profiles_read(p, l->tree, root, l->errors)) {
+		out_of_memory(l->errors, &l->mark);
+		return;
+	}
+	chosen = choose(l);
+	if (chosen == -1)
+		read_map(l, p->base, l->config);
+	else
+		read_elsewhere(l, p->base, true);
+	if (chosen >= 0 && p->list[chosen].whole) {
+		l->config->profile = strdup(p->list[chosen].name->text);
+		read_profile(l, &p->list[chosen], true);
+	}
+	for (size_t i = 0; i < p->n; i++)
+		if ((int)i != chosen && p->list[i].whole)
+			read_profile(l, &p->list[i], false);
+}
+
+static void read_file(struct loading *l, const char *path, const char *text, size_t len)
+{
+	struct files files = {
+		.tree = l->tree,
+		.variables = &l->variables,
+		.errors = l->errors,
+		.names = &l->config->files,
+	};
+	const struct node *root = NULL;
+
+	/* where a file is missing, what others lack may well be in it */
+	l->errors->partial = files_read(&files, path, text, len, &l->mark, &root) != 0;
+	if (!root && !l->errors->partial)
+		root = tree_map(l->tree, NULL, 0, &l->mark);
+	if (root)
+		read_profiles(l, root);
+	l->errors->partial = false;
 }
 
 /* ---- what no single key can tell ---- */
@@ -108,31 +200,46 @@ static bool conclude(struct errors *errors, FILE *out)
 }
 
 /* @text NULL: read from @path; both NULL: no file. */
+static void load_into(struct loading *l, const char *path, const char *text, size_t len)
+{
+	l->tree = tree_new();
+	if (!l->config || !l->tree) {
+		out_of_memory(l->errors, &l->mark);
+		return;
+	}
+	keys_defaults(&(struct key_set){config_keys, l->config}, 1, l->errors);
+	if (path || text)
+		read_file(l, path, text, len);
+	else if (l->overrides && l->overrides->profile && *l->overrides->profile)
+		errors_add(l->errors, &(struct mark){.file = "--profile"},
+			   "profiles are in a file: give one with -c FILE");
+	overrides_apply(l->config, l->overrides, l->errors);
+	complete(l->config, &l->mark, l->errors);
+}
+
 static int load(const char *path, const char *text, size_t len, const struct config_overrides *overrides,
 		FILE *out, struct config **ret_config)
 {
-	struct mark mark = {.file = path ? path : "configuration"};
-	struct config *config = calloc(1, sizeof(*config));
 	struct errors errors = {0};
+	struct loading l = {
+		.config = calloc(1, sizeof(*l.config)),
+		.overrides = overrides,
+		.errors = &errors,
+		.mark = {.file = path ? path : "configuration"},
+	};
+	bool failed;
 
-	if (!strcmp(mark.file, "-"))
-		mark.file = "stdin";
-	if (config) {
-		keys_defaults(&(struct key_set){config_keys, config}, 1, &errors);
-		if (text)
-			read_text(config, text, len, &mark, &errors);
-		else if (path)
-			read_file(config, path, &mark, &errors);
-		overrides_apply(config, overrides, &errors);
-		complete(config, &mark, &errors);
-	} else {
-		out_of_memory(&errors, &mark);
-	}
-	if (conclude(&errors, out)) {
-		config_free(config);
+	if (!strcmp(l.mark.file, "-"))
+		l.mark.file = "stdin";
+	load_into(&l, path, text, len);
+	failed = conclude(&errors, out);
+	/* messages have borrowed the names of files from it */
+	tree_free(l.tree);
+	if (failed) {
+		config_free(l.config);
 		return -EINVAL;
 	}
-	*ret_config = config;
+	*ret_config = l.config;
 	return 0;
 }
 
@@ -153,17 +260,30 @@ void config_free(struct config *config)
 	if (!config)
 		return;
 	keys_free(&(struct key_set){config_keys, config}, 1);
+	for (size_t i = 0; i < config->files.n; i++)
+		free(config->files.list[i]);
+	free(config->files.list);
+	free(config->profile);
 	free(config);
 }
 
-int config_print(const struct config *config, FILE *out)
+int config_emit(const struct config *config, bool reveal, FILE *out)
 {
 	struct emit *emit = emit_new(out);
 
 	if (!emit)
 		return -ENOMEM;
+	if (reveal)
+		emit_reveal(emit);
 	emit_map(emit);
 	keys_print(&(struct key_set){config_keys, (void *)config}, 1, emit);
 	emit_map_end(emit);
 	return emit_free(emit);
+}
+
+int config_print(const struct config *config, FILE *out)
+{
+	if (config->profile)
+		fprintf(out, "# profile %s\n", config->profile);
+	return config_emit(config, false, out);
 }

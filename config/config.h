@@ -69,6 +69,8 @@ struct config_sink {
 };
 
 struct config {
+	char *profile;               /* the one in effect; NULL: none */
+	struct config_strings files; /* that were read, included ones too; not stdin */
 	bool api[TABLE_NAPIS];
 	bool *families;                         /* [table_nfamilies] */
 	struct config_strings include, exclude; /* functions by name or glob */
@@ -97,6 +99,7 @@ struct config {
 
 /* What the command line adds to the file; NULL or empty: says nothing. */
 struct config_overrides {
+	const char *profile;  /* --profile; "": none, whatever else chooses one */
 	const char *families; /* -f a,b,c */
 	const pid_t *pids;    /* -p */
 	size_t npids;
@@ -109,14 +112,23 @@ struct config_overrides {
  * @path: YAML file, "-" for stdin, or NULL: defaults (the default families to stdout)
  * @errors: every error of the file is written here, one line each:
  *	FILE:LINE:COLUMN: what is wrong; what to do (the nearest valid word)
+ *	"warning: " stands before what is no mistake
+ * CUDATAP_PROFILE in the environment chooses a profile where @overrides does not.
  * Returns 0 and the configuration, or -EINVAL after at least one message.
  */
 int config_load(const char *path, const struct config_overrides *overrides, FILE *errors,
 		struct config **ret_config);
 void config_free(struct config *config);
 
-/** config_print - the effective configuration as YAML that config_load() reads again (`cudatap check`) */
+/** config_print - the effective configuration as YAML that config_load() reads again (`cudatap check`).
+ * Secrets are masked. */
 int config_print(const struct config *config, FILE *out);
+
+/**
+ * config_diff - the differences of two configurations, a line per key: PATH: VALUE -> VALUE
+ * Secrets are compared and not shown. Returns 0, -ENOMEM or -EIO.
+ */
+int config_diff(const struct config *a, const struct config *b, FILE *out);
 
 /** config_schema - JSON Schema (draft 2020-12) of the file, for editors. Returns 0, -ENOMEM or -EIO. */
 int config_schema(FILE *out);

@@ -10,6 +10,7 @@
 struct emit {
 	yaml_emitter_t yaml;
 	int err;
+	bool reveal;
 };
 
 /* @made: what the event's initialiser returned */
@@ -160,4 +161,24 @@ void emit_text(struct emit *emit, const char *text)
 	}
 	scalar(emit, copy, len, is_plain(text) ? YAML_PLAIN_SCALAR_STYLE : YAML_DOUBLE_QUOTED_SCALAR_STYLE);
 	free(copy);
+}
+
+void emit_reveal(struct emit *emit)
+{
+	emit->reveal = true;
+}
+
+void emit_secret(struct emit *emit, const char *text)
+{
+	char *marked;
+
+	if (!emit->reveal) {
+		emit_text(emit, EMIT_SECRET);
+	} else if (asprintf(&marked, "%c%s", EMIT_REVEALED, text) < 0) {
+		emit->err = -ENOMEM;
+	} else {
+		emit_text(emit, marked);
+		explicit_bzero(marked, strlen(marked));
+		free(marked);
+	}
 }

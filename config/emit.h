@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#define EMIT_SECRET   "********"
+#define EMIT_REVEALED '\1' /* begins a secret that is to be compared, see emit_reveal() */
+
 struct emit;
 
 /* NULL when out of memory. @out is borrowed. */
@@ -26,5 +29,11 @@ void emit_word(struct emit *emit, const char *word);
 /** emit_text - a user's text: quoted where YAML would read something else. Bytes that are no UTF-8 become
  * U+FFFD. */
 void emit_text(struct emit *emit, const char *text);
+
+/** emit_secret - a text that nobody is to see: EMIT_SECRET in its place */
+void emit_secret(struct emit *emit, const char *text);
+
+/** emit_reveal - write secrets from here on, with EMIT_REVEALED before them: for comparing, never for eyes */
+void emit_reveal(struct emit *emit);
 
 #endif

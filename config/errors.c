@@ -11,40 +11,109 @@
 
 #define HINT_WORDS 20 /* more words than this are not listed */
 
+static uint64_t hash(uint64_t h, const char *text)
+{
+	for (; *text; text++)
+		h = (h ^ (unsigned char)*text) * 0x100000001b3;
+	return h;
+}
+
+/* Returns whether it has been told already; remembers it otherwise. */
+static bool told(struct errors *errors, const struct mark *mark, const char *message)
+{
+	const size_t room = sizeof(errors->seen) / sizeof(errors->seen[0]);
+	uint64_t h = hash(0xcbf29ce484222325, mark->file);
+	size_t at;
+
+	h = (h ^ mark->line) * 0x100000001b3;
+	h = hash((h ^ mark->column) * 0x100000001b3, message) | 1;
+	for (at = h % room; errors->seen[at]; at = (at + 1) % room)
+		if (errors->seen[at] == h)
+			return true;
+	errors->seen[at] = h;
+	return false;
+}
+
+static char *with_profile(const char *message, const char *profile)
+{
+	char *whole;
+
+	if (!profile)
+		return strdup(message);
+	return asprintf(&whole, "%s (profile %s)", message, QUOTE(profile)) < 0 ? NULL : whole;
+}
+
+static void add(struct errors *errors, const struct mark *mark, bool warning, const char *format,
+		va_list args)
+{
+	char message[1024];
+
+	/* the table of what was told is half full then */
+	if (errors->total == ERRORS_COUNTED || (warning && errors_full(errors)))
+		return;
+	vsnprintf(message, sizeof(message), format, args);
+	if (told(errors, mark, message))
+		return;
+	errors->total += !warning;
+	if (!errors_full(errors))
+		errors->list[errors->n++] =
+			(struct error){*mark, with_profile(message, errors->profile), warning};
+}
+
 void errors_add(struct errors *errors, const struct mark *mark, const char *format, ...)
 {
 	va_list args;
-	char *message;
-
-	errors->total++;
-	if (errors_full(errors))
-		return;
 
 	va_start(args, format);
-	if (vasprintf(&message, format, args) < 0)
-		message = NULL;
+	add(errors, mark, false, format, args);
 	va_end(args);
-	errors->list[errors->n++] = (struct error){.mark = *mark, .message = message};
 }
 
-/* In the order of the text; what has no lines (the command line) comes last. Each file stays together. */
-static bool comes_before(const struct error *a, const struct error *b)
+void errors_warn(struct errors *errors, const struct mark *mark, const char *format, ...)
 {
-	if (a->mark.file != b->mark.file || !a->mark.line || !b->mark.line)
-		return false;
+	va_list args;
+
+	va_start(args, format);
+	add(errors, mark, true, format, args);
+	va_end(args);
+}
+
+/* The first mistake of the same file. */
+static size_t file_rank(const struct errors *errors, const struct error *e)
+{
+	size_t i = 0;
+
+	while (strcmp(errors->list[i].mark.file, e->mark.file))
+		i++;
+	return i;
+}
+
+/* In the order of the text; each file stays together, in the order of their first mistakes. */
+static bool comes_before(const struct error *a, const struct error *b, const size_t *ranks)
+{
+	if (ranks[a->order] != ranks[b->order])
+		return ranks[a->order] < ranks[b->order];
 	if (a->mark.line != b->mark.line)
 		return a->mark.line < b->mark.line;
-	return a->mark.column < b->mark.column;
+	if (a->mark.column != b->mark.column)
+		return a->mark.column < b->mark.column;
+	return a->order < b->order;
 }
 
-/* Stable, and short enough at ERRORS_SHOWN entries. */
+/* Short enough at ERRORS_SHOWN entries. */
 static void sort(struct errors *errors)
 {
+	size_t ranks[ERRORS_SHOWN];
+
+	for (size_t i = 0; i < errors->n; i++) {
+		errors->list[i].order = i;
+		ranks[i] = file_rank(errors, &errors->list[i]);
+	}
 	for (size_t i = 1; i < errors->n; i++) {
 		struct error moving = errors->list[i];
 		size_t at = i;
 
-		for (; at && comes_before(&moving, &errors->list[at - 1]); at--)
+		for (; at && comes_before(&moving, &errors->list[at - 1], ranks); at--)
 			errors->list[at] = errors->list[at - 1];
 		errors->list[at] = moving;
 	}
@@ -52,17 +121,22 @@ static void sort(struct errors *errors)
 
 void errors_print(struct errors *errors, FILE *out)
 {
+	size_t shown = 0;
+
 	sort(errors);
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct error *e = &errors->list[i];
 
+		shown += !e->warning;
 		fputs(e->mark.file, out);
 		if (e->mark.line)
 			fprintf(out, ":%u:%u", e->mark.line, e->mark.column);
-		fprintf(out, ": %s\n", e->message ? e->message : strerror(ENOMEM));
+		fprintf(out, ": %s%s\n", e->warning ? "warning: " : "",
+			e->message ? e->message : strerror(ENOMEM));
 	}
-	if (errors->total > errors->n)
-		fprintf(out, "... and %zu more\n", errors->total - errors->n);
+	if (errors->total > shown)
+		fprintf(out, "... and %s%zu more\n", errors->total == ERRORS_COUNTED ? "at least " : "",
+			errors->total - shown);
 }
 
 void errors_clear(struct errors *errors)

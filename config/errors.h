@@ -5,10 +5,13 @@
 #ifndef CUDATAP_CONFIG_ERRORS_H
 #define CUDATAP_CONFIG_ERRORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
-#define ERRORS_SHOWN 50 /* more are only counted */
+#define ERRORS_SHOWN   50   /* more are only counted */
+#define ERRORS_COUNTED 1000 /* and so many at most */
 
 /* A place in a text. The name is borrowed and outlives the errors. */
 struct mark {
@@ -20,20 +23,37 @@ struct mark {
 struct error {
 	struct mark mark;
 	char *message;
+	bool warning;
+	size_t order; /* how many were told before it */
 };
 
+/*
+ * The same values are read several times: alone, and as each profile has them.
+ * A mistake is told the first time only.
+ */
 struct errors {
 	struct error list[ERRORS_SHOWN];
-	size_t n;     /* in the list */
-	size_t total; /* found */
+	size_t n;                          /* in the list */
+	size_t total;                      /* mistakes found, without warnings */
+	uint64_t seen[2 * ERRORS_COUNTED]; /* hashes of what was told: an open table */
+
+	/* What is read at present. */
+	const char *profile; /* the profile that is merged over it; NULL: none */
+	bool partial;        /* something else is to complete it: what is missing is no mistake */
+	bool elsewhere;      /* it takes effect elsewhere: its variables and files need not be here */
+	unsigned globs;      /* patterns compared with every function so far */
 };
 
 /** errors_add - one mistake: what is wrong; what to do. Without a newline. */
 __attribute__((format(printf, 3, 4))) void errors_add(struct errors *errors, const struct mark *mark,
 						      const char *format, ...);
 
+/** errors_warn - nothing wrong, but worth a word */
+__attribute__((format(printf, 3, 4))) void errors_warn(struct errors *errors, const struct mark *mark,
+						       const char *format, ...);
+
 /** errors_full - whether a further mistake would only be counted: its explanation can be spared */
-static inline int errors_full(const struct errors *errors)
+static inline bool errors_full(const struct errors *errors)
 {
 	return errors->n == ERRORS_SHOWN;
 }

@@ -8,12 +8,17 @@
 
 /* Up to a row without a name. */
 extern const struct key config_keys[];
+/** config_key - the row of that name, or NULL */
+const struct key *config_key(const char *name);
 extern const struct key
 	config_sink_keys[]; /* of every sink; first its type; the kind's own come after them */
 
 /** config_load_text - as config_load(), from memory; @name stands for the file in messages */
 int config_load_text(const char *name, const char *text, size_t len, const struct config_overrides *overrides,
 		     FILE *out, struct config **ret_config);
+
+/** config_emit - config_print() without the comment; @reveal: as emit_reveal() */
+int config_emit(const struct config *config, bool reveal, FILE *out);
 
 /** overrides_apply - what the command line says, over what the file said */
 void overrides_apply(struct config *config, const struct config_overrides *overrides, struct errors *errors);

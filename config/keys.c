@@ -1,5 +1,6 @@
 /* The configuration's keys: one row each, and nothing about them anywhere else. */
 #include <stddef.h>
+#include <string.h>
 
 #include "config.h"
 #include "keys.h"
@@ -206,6 +207,12 @@ const struct key config_sink_keys[] = {
 
 const struct key config_keys[] = {
 	{.name = "version", .type = KEY_LITERAL, .fallback = "1", .about = "the version of this language"},
+	{.name = "include_files",
+	 .type = KEY_STRINGS,
+	 .fallback = "[]",
+	 .flags = KEY_LAYER,
+	 .about = "further files, which this one lies over: paths beside this file, with globs in the file's "
+		  "name, such as `conf.d/*.yaml`"},
 	{.name = "api",
 	 .type = KEY_APIS,
 	 .offset = AT(api),
@@ -261,5 +268,22 @@ const struct key config_keys[] = {
 	 .type = KEY_SINKS,
 	 .fallback = "{console: {type: stdout}}",
 	 .about = "where events go: a map of sinks, each with a name of your choice"},
+	{.name = "profile",
+	 .type = KEY_STRING,
+	 .flags = KEY_LAYER,
+	 .about = "which of the `profiles` takes effect, unless `--profile` or `CUDATAP_PROFILE` says so"},
+	{.name = "profiles",
+	 .type = KEY_PROFILES,
+	 .flags = KEY_LAYER,
+	 .about = "maps of the keys above, by names of your choice, one of which is merged over the rest; "
+		  "`extends` in one names another that lies between"},
 	{0},
 };
+
+const struct key *config_key(const char *name)
+{
+	for (const struct key *k = config_keys; k->name; k++)
+		if (!strcmp(k->name, name))
+			return k;
+	return NULL;
+}

@@ -30,14 +30,16 @@ enum key_type {
 	KEY_SINKS,     /* the map of sinks by name, in struct config */
 	KEY_LITERAL,   /* must have the value of `fallback`: version: 1 */
 	KEY_SINK_KIND, /* const struct sink_ops *: a sink's type */
+	KEY_PROFILES,  /* nothing: profiles are merged before the values are read (profiles.h) */
 	KEY_NTYPES
 };
 
 /* flags of a key */
-#define KEY_SECRET       (1 << 0) /* printed as "********" */
+#define KEY_SECRET       (1 << 0) /* STRING: printed as "********"; KEY_file names a file that has it */
 #define KEY_POWER_OF_TWO (1 << 1) /* SIZE: a power of two, at least one page */
 #define KEY_NOT_EMPTY    (1 << 2) /* lists: at least one item */
 #define KEY_PATHS        (1 << 3) /* STRINGS with `words`: every other text has a "/" */
+#define KEY_LAYER        (1 << 4) /* says what is merged: settled before, and no part of the outcome */
 
 struct key {
 	const char *name;

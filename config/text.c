@@ -1,8 +1,8 @@
 /* Reads the bytes of a configuration and checks that they are text. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,30 +28,30 @@ static int read_all(int fd, char *text, size_t room, size_t *ret_len)
 	return 0;
 }
 
-int text_read(const char *path, const struct mark *mark, struct errors *errors, char **ret_text,
-	      size_t *ret_len)
+int text_read(int fd, size_t max, char **ret_text, size_t *ret_len)
 {
-	bool is_stdin = !strcmp(path, "-");
-	int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-	char *text = NULL;
-	int err = 0;
+	char *text = malloc(max + 2);
+	size_t len = 0;
+	int err = text ? read_all(fd, text, max + 1, &len) : -ENOMEM;
 
-	if (fd < 0)
-		err = -errno;
-	/* one byte more than allowed tells a file that is too large */
-	if (!err && !(text = malloc(TEXT_MAX + 1)))
-		err = -ENOMEM;
-	if (!err)
-		err = read_all(fd, text, TEXT_MAX + 1, ret_len);
-	if (fd >= 0 && !is_stdin)
-		close(fd);
 	if (err) {
 		free(text);
-		errors_add(errors, mark, "cannot read the configuration: %s", strerror(-err));
-		return -EINVAL;
+		return err;
 	}
+	text[len] = '\0';
 	*ret_text = text;
+	*ret_len = len;
 	return 0;
+}
+
+char *text_beside(const char *file, const char *path)
+{
+	const char *slash = strrchr(file, '/');
+	char *whole;
+
+	if (*path == '/' || !slash)
+		return strdup(path);
+	return asprintf(&whole, "%.*s/%s", (int)(slash - file), file, path) < 0 ? NULL : whole;
 }
 
 /* Length by the first byte, and the least code point that needs it (RFC 3629). */
@@ -140,4 +140,18 @@ int text_check(const char *text, size_t len, const struct mark *mark, struct err
 			at.column++;
 	}
 	return 0;
+}
+
+bool text_is_clean(const char *text, size_t len)
+{
+	size_t n;
+
+	for (size_t i = 0; i < len; i += n) {
+		uint32_t code = 0;
+
+		n = decode((const unsigned char *)text + i, len - i, &code);
+		if (!n || !is_printable(code))
+			return false;
+	}
+	return true;
 }

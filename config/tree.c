@@ -15,6 +15,7 @@ struct block {
 
 struct tree {
 	struct block *blocks;
+	unsigned spent;
 };
 
 struct tree *tree_new(void)
@@ -33,6 +34,11 @@ void tree_free(struct tree *tree)
 		tree->blocks = next;
 	}
 	free(tree);
+}
+
+unsigned *tree_spent(struct tree *tree)
+{
+	return &tree->spent;
 }
 
 void *tree_alloc(struct tree *tree, size_t size)
@@ -89,6 +95,7 @@ const struct node *tree_scalar(struct tree *tree, const char *text, const struct
 void node_adopt(struct node *parent, const struct node *child)
 {
 	parent->weight += child->weight;
+	parent->unset |= child->unset;
 	if (parent->height < child->height + 1)
 		parent->height = child->height + 1;
 }
@@ -142,7 +149,7 @@ bool node_is_null(const struct node *node)
 {
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
 
-	if (node->kind != NODE_SCALAR || !node->plain)
+	if (node->kind != NODE_SCALAR || !node->plain || node->variable)
 		return false;
 	for (size_t i = 0; i < sizeof(nulls) / sizeof(nulls[0]); i++)
 		if (!strcmp(node->text, nulls[i]))

@@ -17,7 +17,7 @@
 
 #include "errors.h"
 
-#define TREE_MAX_WEIGHT  100000 /* nodes; aliases count as what they stand for */
+#define TREE_MAX_WEIGHT  100000 /* nodes of all its texts; aliases count as what they stand for */
 #define TREE_NODE_BYTES  64     /* a scalar weighs one node, and one more for so many bytes each */
 #define TREE_MAX_DEPTH   64
 #define TREE_MAX_ITEMS   4096 /* of one list */
@@ -37,6 +37,8 @@ struct node {
 	enum node_kind kind;
 	bool plain;       /* scalar without quotes: may be a number, true, null */
 	bool open;        /* its end has not been read yet */
+	bool variable;    /* text that came from a variable: never null */
+	bool unset;       /* it, or something in it, needs a variable that is not set here */
 	unsigned height;  /* levels below it */
 	unsigned weight;  /* of it and all in it, shared nodes as often as they are used */
 	struct mark mark; /* where its own text is, also when an alias brought it here */
@@ -48,7 +50,7 @@ struct node {
 	};
 };
 
-/* Owns its nodes. */
+/* Owns its nodes, of one text or of several. */
 struct tree;
 
 struct tree *tree_new(void);
@@ -71,6 +73,19 @@ const struct node *tree_list(struct tree *tree, const struct node *const *items,
 			     const struct mark *mark);
 const struct node *tree_map(struct tree *tree, const struct node_entry *entries, size_t n,
 			    const struct mark *mark);
+
+/** tree_without - the map without these keys (NULL-terminated); NULL when out of memory */
+const struct node *tree_without(struct tree *tree, const struct node *map, const char *const *keys);
+
+/**
+ * tree_merge - one map over another
+ * Maps that both have are merged in the same way, everything else is replaced:
+ * lists, and maps whose `type` differs. A key of @over without a value (null) is removed;
+ * where @under does not have it either, it stays as it is. Order and marks are those of @under.
+ * Returns the merged map, or NULL when out of memory or, after an error, too large.
+ */
+const struct node *tree_merge(struct tree *tree, const struct node *under, const struct node *over,
+			      struct errors *errors);
 
 /** node_get - the value of a key, or NULL; also when @map is NULL or no map */
 const struct node *node_get(const struct node *map, const char *key);

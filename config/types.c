@@ -1,6 +1,7 @@
 /* The pass over a key table: reading, defaults, printing, freeing, whatever the types are. */
 #include <string.h>
 
+#include "secret.h"
 #include "types.h"
 #include "types_list.h"
 
@@ -14,7 +15,7 @@ const struct key_type_ops *const key_types[KEY_NTYPES] = {
 	[KEY_WORDS] = &type_words,         [KEY_ERRORS] = &type_errors,
 	[KEY_MODE] = &type_mode,           [KEY_MAP] = &type_map,
 	[KEY_SINKS] = &type_sinks,         [KEY_LITERAL] = &type_literal,
-	[KEY_SINK_KIND] = &type_sink_kind,
+	[KEY_SINK_KIND] = &type_sink_kind, [KEY_PROFILES] = &type_profiles,
 };
 
 #define MAX_NAMES 64 /* keys of one map that a hint can choose from */
@@ -41,7 +42,7 @@ void words_each(const struct key *key, const struct node *node, void *value, str
 		if (item->kind != NODE_SCALAR || node_is_null(item))
 			errors_add(errors, &item->mark, "\"%s\" wants %s; this item is %s", key->name,
 				   key_types[key->type]->wants, node_what(item));
-		else
+		else if (!item->unset)
 			fn(key, item, value, errors);
 	}
 }
@@ -70,6 +71,22 @@ static void unknown_key(const struct key_set *sets, size_t nsets, const struct n
 		   errors_full(errors) ? "" : hint_word(word->text, names, n).text);
 }
 
+static bool shape_check(const struct key *key, const struct node *node, struct errors *errors)
+{
+	const struct key_type_ops *type = key_types[key->type];
+
+	if (type->shapes & SHAPE(node->kind))
+		return true;
+	errors_add(errors, &node->mark, "\"%s\" wants %s, not %s", key->name, type->wants, node_what(node));
+	return false;
+}
+
+void key_words(const struct key *key, const struct node *node, void *value, struct errors *errors, word_fn fn)
+{
+	if (shape_check(key, node, errors))
+		words_each(key, node, value, errors, fn);
+}
+
 static void key_clear(const struct key *key, void *base)
 {
 	if (key_types[key->type]->free)
@@ -78,17 +95,45 @@ static void key_clear(const struct key *key, void *base)
 
 void key_read(const struct key *key, const struct node *node, void *base, struct errors *errors)
 {
-	const struct key_type_ops *type = key_types[key->type];
-
-	if (!(type->shapes & SHAPE(node->kind))) {
-		errors_add(errors, &node->mark, "\"%s\" wants %s, not %s", key->name, type->wants,
-			   node_what(node));
+	if (!shape_check(key, node, errors) || (node->kind == NODE_SCALAR && node->unset))
 		return;
-	}
 	/* a map's own keys are replaced one by one */
 	if (!key->children)
 		key_clear(key, base);
-	type->read(key, node, base, errors);
+	key_types[key->type]->read(key, node, base, errors);
+}
+
+/* A secret can be in a file, which a key of this name then names. */
+static bool names_file_of(const char *name, const struct key *key)
+{
+	size_t len = strlen(key->name);
+
+	return (key->flags & KEY_SECRET) && !strncmp(name, key->name, len) &&
+	       !strcmp(name + len, SECRET_FILE_SUFFIX);
+}
+
+static const struct key *secret_find(const struct key_set *sets, size_t nsets, const char *name,
+				     void **ret_base)
+{
+	for (size_t i = 0; i < nsets; i++)
+		for (const struct key *k = sets[i].keys; k && k->name; k++)
+			if (names_file_of(name, k)) {
+				*ret_base = sets[i].base;
+				return k;
+			}
+	return NULL;
+}
+
+static bool is_there(const struct node *map, const struct key *key)
+{
+	for (size_t i = 0; i < map->n; i++) {
+		const struct node_entry *e = &map->entries[i];
+
+		if ((!strcmp(e->key->text, key->name) || names_file_of(e->key->text, key)) &&
+		    !node_is_null(e->value))
+			return true;
+	}
+	return false;
 }
 
 static void check_required(const struct key_set *set, const struct node *map, struct errors *errors)
@@ -96,25 +141,40 @@ static void check_required(const struct key_set *set, const struct node *map, st
 	for (const struct key *k = set->keys; k && k->name; k++) {
 		const struct node *value = k->required ? node_get(map, k->name) : NULL;
 
-		if (k->required && (!value || node_is_null(value)))
+		if (k->required && !is_there(map, k))
 			errors_add(errors, value ? &value->mark : &map->mark, "\"%s\" is missing: %.*s",
 				   k->name, (int)strcspn(k->about, ";"), k->about);
 	}
 }
 
+static void entry_read(const struct key_set *sets, size_t nsets, const struct node *map,
+		       const struct node_entry *e, struct errors *errors)
+{
+	void *base;
+	const struct key *key = key_find(sets, nsets, e->key->text, &base), *secret;
+
+	if (key && ((key->flags & KEY_LAYER) || node_is_null(e->value)))
+		return;
+	if (key) {
+		key_read(key, e->value, base, errors);
+	} else if ((secret = secret_find(sets, nsets, e->key->text, &base))) {
+		const struct node *other = node_get(map, secret->name);
+
+		if (other && !node_is_null(other) && !node_is_null(e->value))
+			errors_add(errors, &e->key->mark, "%s and %s: one of them is enough",
+				   QUOTE(secret->name), QUOTE(e->key->text));
+		else if (!node_is_null(e->value))
+			secret_read(secret, e, base, errors);
+	} else {
+		unknown_key(sets, nsets, e->key, errors);
+	}
+}
+
 void keys_read(const struct key_set *sets, size_t nsets, const struct node *map, struct errors *errors)
 {
-	for (size_t i = 0; i < map->n; i++) {
-		const struct node_entry *e = &map->entries[i];
-		void *base;
-		const struct key *key = key_find(sets, nsets, e->key->text, &base);
-
-		if (!key)
-			unknown_key(sets, nsets, e->key, errors);
-		else if (!node_is_null(e->value))
-			key_read(key, e->value, base, errors);
-	}
-	for (size_t i = 0; i < nsets; i++)
+	for (size_t i = 0; i < map->n; i++)
+		entry_read(sets, nsets, map, &map->entries[i], errors);
+	for (size_t i = 0; i < nsets && !errors->partial; i++)
 		check_required(&sets[i], map, errors);
 }
 
@@ -138,7 +198,7 @@ void keys_defaults(const struct key_set *sets, size_t nsets, struct errors *erro
 		for (const struct key *k = sets[i].keys; k && k->name; k++) {
 			if (k->children)
 				keys_defaults(&(struct key_set){k->children, sets[i].base}, 1, errors);
-			else if (k->fallback)
+			else if (k->fallback && !(k->flags & KEY_LAYER))
 				fall_back(k, sets[i].base, errors);
 		}
 }
@@ -149,11 +209,11 @@ void keys_print(const struct key_set *sets, size_t nsets, struct emit *emit)
 		for (const struct key *k = sets[i].keys; k && k->name; k++) {
 			const struct key_type_ops *type = key_types[k->type];
 
-			if (type->is_set && !type->is_set(k, sets[i].base))
+			if ((k->flags & KEY_LAYER) || (type->is_set && !type->is_set(k, sets[i].base)))
 				continue;
 			emit_word(emit, k->name);
 			if (k->flags & KEY_SECRET)
-				emit_text(emit, "********");
+				emit_secret(emit, *(char *const *)key_const_value(k, sets[i].base));
 			else
 				type->print(k, sets[i].base, emit);
 		}
@@ -163,7 +223,8 @@ void keys_free(const struct key_set *sets, size_t nsets)
 {
 	for (size_t i = 0; i < nsets; i++)
 		for (const struct key *k = sets[i].keys; k && k->name; k++)
-			key_clear(k, sets[i].base);
+			if (!(k->flags & KEY_LAYER))
+				key_clear(k, sets[i].base);
 }
 
 /* ---- KEY_MAP: keys of its own, in the same structure ---- */

@@ -44,6 +44,8 @@ static inline const void *key_const_value(const struct key *key, const void *bas
 	return (const char *)base + key->offset;
 }
 
+typedef void (*word_fn)(const struct key *key, const struct node *word, void *value, struct errors *errors);
+
 /* A key table with the structure that its rows fill. */
 struct key_set {
 	const struct key *keys; /* up to a row without a name */
@@ -63,6 +65,10 @@ void keys_read(const struct key_set *sets, size_t nsets, const struct node *map,
 /** key_read - one value, whatever its type: checks the shape, frees what was there */
 void key_read(const struct key *key, const struct node *node, void *base, struct errors *errors);
 
+/** key_words - calls @fn for the one word or for every item of a list, after the shape was checked */
+void key_words(const struct key *key, const struct node *node, void *value, struct errors *errors,
+	       word_fn fn);
+
 void keys_print(const struct key_set *sets, size_t nsets, struct emit *emit);
 void keys_free(const struct key_set *sets, size_t nsets);
 
@@ -73,8 +79,6 @@ json_t *keys_schema(const struct key *const *tables, size_t ntables);
 size_t words_count(const char *const *words);
 
 /* ---- for types whose value is a list of words ---- */
-
-typedef void (*word_fn)(const struct key *key, const struct node *word, void *value, struct errors *errors);
 
 /** words_each - calls @fn for every item of a list, or for the one word */
 void words_each(const struct key *key, const struct node *node, void *value, struct errors *errors,

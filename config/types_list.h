@@ -13,6 +13,8 @@ extern const struct key_type_ops type_words, type_strings, type_pids, type_field
 extern const struct key_type_ops type_families, type_functions, type_errors, type_apis;
 /* types_sinks.c */
 extern const struct key_type_ops type_sinks, type_sink_kind;
+/* profiles.c */
+extern const struct key_type_ops type_profiles;
 /* types.c */
 extern const struct key_type_ops type_map;
 

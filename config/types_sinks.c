@@ -71,6 +71,27 @@ static bool name_check(const struct node *name, struct errors *errors)
 	return false;
 }
 
+/* Said without a kind: another file or profile brings it, or a variable that is not set here. */
+static bool kind_is_elsewhere(const struct node *node, const struct errors *errors)
+{
+	const struct node *type = node_get(node, "type");
+
+	if (node->kind != NODE_MAP)
+		return false;
+	return type && !node_is_null(type) ? type->unset : errors->partial;
+}
+
+static struct hint hint_sink(const struct node *map, const char *name)
+{
+	const char *names[FANOUT_MAX_SINKS];
+	size_t n = 0;
+
+	for (size_t i = 0; i < map->n && n < FANOUT_MAX_SINKS; i++)
+		if (!node_is_null(map->entries[i].value))
+			names[n++] = map->entries[i].key->text;
+	return hint_word(name, names, n);
+}
+
 static const struct sink_ops *kind_of(const struct node *node)
 {
 	const struct node *type = node_get(node, "type");
@@ -84,6 +105,8 @@ static void no_kind(const struct node *name, const struct node *node, struct err
 	const struct node *type = node_get(node, "type");
 	struct config_sink scratch = {0};
 
+	if (kind_is_elsewhere(node, errors))
+		return;
 	if (node->kind != NODE_MAP)
 		errors_add(errors, &node->mark, "sink %s wants a map such as {type: stdout}, not %s",
 			   QUOTE(name->text), node_what(node));
@@ -115,7 +138,8 @@ static void sink_read(struct config *config, const struct node *name, const stru
 	}
 	keys_read((struct key_set[]){{config_sink_keys, sink}, {ops->keys, sink->options}}, 2, node, errors);
 	/* the kind's own check may rely on each value being right */
-	if (errors->total == before && ops->check && ops->check(sink->options, why, sizeof(why)))
+	if (errors->total == before && !errors->partial && !node->unset && ops->check &&
+	    ops->check(sink->options, why, sizeof(why)))
 		errors_add(errors, &node->mark, "sink %s: %s", QUOTE(name->text), why);
 }
 
@@ -140,9 +164,16 @@ static void sinks_read(const struct key *key, const struct node *node, void *bas
 		errors_add(errors, &node->mark, "\"%s\" is empty: events would go nowhere", key->name);
 	if (node->n > FANOUT_MAX_SINKS)
 		errors_add(errors, &node->mark, "\"%s\" has at most %d sinks", key->name, FANOUT_MAX_SINKS);
-	for (size_t i = 0; i < node->n && i < FANOUT_MAX_SINKS; i++)
-		if (name_check(node->entries[i].key, errors))
-			sink_read(base, node->entries[i].key, node->entries[i].value, errors);
+	for (size_t i = 0; i < node->n && i < FANOUT_MAX_SINKS; i++) {
+		const struct node_entry *e = &node->entries[i];
+
+		/* merging has found nothing of that name */
+		if (node_is_null(e->value))
+			errors_add(errors, &e->key->mark, "sink %s is nothing, and there is none of that name to remove%s",
+				   QUOTE(e->key->text), hint_sink(node, e->key->text).text);
+		else if (name_check(e->key, errors))
+			sink_read(base, e->key, e->value, errors);
+	}
 	check_stalls(base, node, errors);
 }
 

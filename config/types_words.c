@@ -276,7 +276,7 @@ static void fields_read(const struct key *key, const struct node *node, void *ba
 	for (size_t i = 0; i < node->n && i < MAX_FIELDS; i++) {
 		const struct node_entry *e = &node->entries[i];
 
-		if (!field_check(key, e, errors))
+		if (e->value->unset || !field_check(key, e, errors))
 			continue;
 		bytes += strlen(e->key->text) + strlen(e->value->text);
 		if (!field_add(fields, e))

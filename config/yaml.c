@@ -33,7 +33,6 @@ struct reader {
 	const char *file;
 	struct frame frames[TREE_MAX_DEPTH];
 	unsigned depth;
-	unsigned spent; /* of TREE_MAX_WEIGHT */
 	unsigned documents;
 	const struct node *root;
 	struct anchor *anchors; /* [TREE_MAX_ANCHORS] */
@@ -49,13 +48,15 @@ static struct mark mark_of(const struct reader *r, const yaml_mark_t *m)
 
 static int spend(struct reader *r, const struct mark *mark, unsigned weight)
 {
-	if (weight > TREE_MAX_WEIGHT - r->spent) {
+	unsigned *spent = tree_spent(r->tree);
+
+	if (weight > TREE_MAX_WEIGHT - *spent) {
 		errors_add(r->errors, mark,
 			   "more than %u values up to here, aliases and merges written out: too large",
 			   TREE_MAX_WEIGHT);
 		return -EINVAL;
 	}
-	r->spent += weight;
+	*spent += weight;
 	return 0;
 }
 

@@ -12,7 +12,16 @@
 #include "cli.h"
 #include "log.h"
 
-enum { OPT_MIX = 256, OPT_NESTED, OPT_JSON, OPT_FAIL_ON_LOSS, OPT_NO_HOLD, OPT_PROBES };
+enum {
+	OPT_MIX = 256,
+	OPT_NESTED,
+	OPT_JSON,
+	OPT_FAIL_ON_LOSS,
+	OPT_NO_HOLD,
+	OPT_PROBES,
+	OPT_PROFILE,
+	OPT_DIFF
+};
 
 static const struct cli_option {
 	const char *name;
@@ -21,6 +30,8 @@ static const struct cli_option {
 	const char *about;
 } cli_options[] = {
 	{"config", 'c', "FILE", "configuration (YAML); without it: the default families to stdout"},
+	{"profile", OPT_PROFILE, "NAME",
+	 "the configuration's profile; else CUDATAP_PROFILE or the file chooses"},
 	{"families", 'f', "FAMILY,...", "families to trace, or `default`, `all` (`cudatap list families`)"},
 	{"pid", 'p', "PID", "trace this process only; may be repeated"},
 	{"output", 'o', "SINK", "where to: `-` for stdout or a path; may be repeated"},
@@ -32,6 +43,7 @@ static const struct cli_option {
 	{"probes", OPT_PROBES, "METHOD", "session, multi or classic; default: the best the kernel has"},
 	{"no-hold", OPT_NO_HOLD, NULL, "do not hold the command while its libraries are probed"},
 	{"json", OPT_JSON, NULL, "`list` and `doctor` print JSON"},
+	{"diff", OPT_DIFF, "NAME", "`check` prints how the configuration differs under this profile"},
 	{"quiet", 'q', NULL, "no summary on stderr at the end"},
 	{"version", 'V', NULL, "print the version"},
 	{"help", 'h', NULL, "print this help"},
@@ -44,7 +56,8 @@ static const struct cli_verb {
 	{"check", "", "check the configuration (-c FILE) and print it as it takes effect"},
 	{"list", "functions|families|libraries", "print what can be traced"},
 	{"doctor", "", "print what this kernel, these rights and these libraries allow"},
-	{"reference", "", "print the reference of the configuration keys (Markdown)"},
+	{"config", "reference|schema",
+	 "print the reference of the configuration keys (Markdown), or their JSON Schema"},
 };
 #define NVERBS (sizeof(cli_verbs) / sizeof(cli_verbs[0]))
 
@@ -129,6 +142,12 @@ static int take_option(struct cli *cli, int key, const char *value)
 	switch (key) {
 	case 'c':
 		cli->config_path = value;
+		return -1;
+	case OPT_PROFILE:
+		cli->profile = value;
+		return -1;
+	case OPT_DIFF:
+		cli->diff = value;
 		return -1;
 	case 'f':
 		cli->families = value;
@@ -260,6 +279,7 @@ void cli_free(struct cli *cli)
 struct config_overrides cli_overrides(const struct cli *cli)
 {
 	return (struct config_overrides){
+		.profile = cli->profile,
 		.families = cli->families,
 		.pids = cli->pids,
 		.npids = cli->npids,

@@ -23,6 +23,8 @@ enum {
 
 struct cli {
 	const char *config_path; /* -c */
+	const char *profile;     /* --profile */
+	const char *diff;        /* --diff, of check: another profile */
 	const char *families;    /* -f */
 	pid_t *pids;             /* -p */
 	size_t npids;

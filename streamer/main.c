@@ -18,7 +18,7 @@ static const struct verb {
 	{"check", verb_check},
 	{"list", verb_list},
 	{"doctor", verb_doctor},
-	{"reference", verb_reference},
+	{"config", verb_config},
 };
 
 static int trace(const struct cli *cli)

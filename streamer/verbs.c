@@ -1,4 +1,4 @@
-/* `check`, `list` and `reference`: what can be said without tracing. */
+/* `check`, `list` and `config`: what can be said without tracing. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -13,11 +13,17 @@
 
 static const char *const api_names[TABLE_NAPIS] = {"runtime", "driver"};
 
-static int load(const struct cli *cli, struct config **ret_config)
+static int load_profile(const struct cli *cli, const char *profile, struct config **ret_config)
 {
 	struct config_overrides overrides = cli_overrides(cli);
 
+	overrides.profile = profile;
 	return config_load(cli->config_path, &overrides, stderr, ret_config) ? EXIT_USAGE : 0;
+}
+
+static int load(const struct cli *cli, struct config **ret_config)
+{
+	return load_profile(cli, cli->profile, ret_config);
 }
 
 /* stdout may be a full disk: say so rather than end with half a list and a 0. */
@@ -29,6 +35,20 @@ static int finish_stdout(void)
 	return 1;
 }
 
+static int print_diff(const struct cli *cli, const struct config *config)
+{
+	struct config *other;
+	int code = load_profile(cli, cli->diff, &other);
+
+	if (code)
+		return code;
+	printf("# %s -> %s\n", config->profile ? config->profile : "no profile",
+	       other->profile ? other->profile : "no profile");
+	code = config_diff(config, other, stdout) ? 1 : 0;
+	config_free(other);
+	return code;
+}
+
 int verb_check(const struct cli *cli)
 {
 	struct config *config;
@@ -36,14 +56,27 @@ int verb_check(const struct cli *cli)
 
 	if (code)
 		return code;
-	code = config_print(config, stdout) ? 1 : 0;
+	if (cli->diff)
+		code = print_diff(cli, config);
+	else
+		code = config_print(config, stdout) ? 1 : 0;
 	config_free(config);
 	return code ? code : finish_stdout();
 }
 
-int verb_reference(const struct cli *cli)
+int verb_config(const struct cli *cli)
 {
-	return config_reference(stdout) ? 1 : finish_stdout();
+	static const struct {
+		const char *name;
+		int (*print)(FILE *out);
+	} pages[] = {{"reference", config_reference}, {"schema", config_schema}};
+	const char *what = cli->verb_args[0];
+
+	for (size_t i = 0; what && i < sizeof(pages) / sizeof(pages[0]); i++)
+		if (!strcmp(what, pages[i].name))
+			return pages[i].print(stdout) ? 1 : finish_stdout();
+	log_msg("config %s: choose reference or schema", what ? what : "(nothing)");
+	return EXIT_USAGE;
 }
 
 /* ---- list ---- */
