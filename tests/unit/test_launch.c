@@ -32,6 +32,17 @@ static void assert_file_has(const char *name, const char *text)
 	free(have);
 }
 
+/* The signals 1 to 31 that the command ignores; 32 and 33 are glibc's own, and posix_spawn() of whoever
+ * runs the tests may have left them ignored. */
+static void assert_ignored(const char *name, unsigned long wanted)
+{
+	char *have = rig_read(RIG(name)), *at = strstr(have, "SigIgn:");
+
+	assert_non_null(at);
+	assert_int_equal(strtoul(at + strlen("SigIgn:"), NULL, 16) & 0x7fffffff, wanted);
+	free(have);
+}
+
 /* ---- exit codes ---- */
 
 static void check_exit_codes(bool hold)
@@ -186,10 +197,10 @@ static void test_signals(void **state)
 	sigprocmask(SIG_BLOCK, &all, &old);
 	assert_int_equal(run_shell(&run, "exec %s ids >%s", RIG("do"), RIG("ids")), 0);
 	assert_file_has("ids", "SigBlk:\t0000000000000000");
-	assert_file_has("ids", "SigIgn:\t0000000000000001");
+	assert_ignored("ids", 1u << (SIGHUP - 1));
 	run.options.origin = NULL;
 	assert_int_equal(run_shell(&run, "exec %s ids >%s", RIG("do"), RIG("ids")), 0);
-	assert_file_has("ids", "SigIgn:\t0000000000000000");
+	assert_ignored("ids", 0);
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	signal(SIGHUP, SIG_DFL);
 	signal(SIGPIPE, SIG_DFL);
