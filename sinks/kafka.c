@@ -367,7 +367,7 @@ static void submit_again(struct kafka *k)
 
 static bool ready(const struct kafka *k)
 {
-	return k->state == KAFKA_UP && !k->again.n;
+	return k->state == KAFKA_UP && !k->again.n && !k->closing;
 }
 
 static void serve(struct kafka *k)
@@ -538,9 +538,10 @@ static void kafka_flush(struct sink *sink, uint64_t deadline_ns)
 
 	while (flush_step(k, deadline_ns))
 		;
+	if (!k->held)
+		return;
 	k->closing = true;
-	if (k->produced)
-		handle_purge(k);
+	handle_purge(k);
 	end = worker_now() + PURGE_NS;
 	for (serve(k); k->produced && worker_now() < end; serve(k))
 		nanosleep(&nap, NULL);

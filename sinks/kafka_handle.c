@@ -238,8 +238,9 @@ void kafka_trouble(struct kafka *k, rd_kafka_resp_err_t err, const char *text)
 	const char *more, *why;
 	char room[256];
 
-	/* Whoever is not let in is also cut off: the first of the two is the cause. */
-	if (!trouble->on || (trouble->reason != meaning.reason && meaning.reason != SINK_UNREACHABLE)) {
+	/* Whoever is not let in is also cut off, and late after that: the first of these is the cause. */
+	if (!trouble->on || (trouble->reason != meaning.reason && meaning.reason != SINK_UNREACHABLE &&
+			     meaning.reason != SINK_TIMED_OUT)) {
 		trouble->on = true;
 		trouble->reason = meaning.reason;
 		snprintf(trouble->text, sizeof(trouble->text), "%s", text);

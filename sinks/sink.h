@@ -182,7 +182,7 @@ struct sink_ops {
 	/* @n > 0 lines in order. */
 	struct sink_result (*write)(struct sink *sink, const struct line *lines, size_t n);
 	/* At a stop, queue empty: wait for what is in flight. What is then still in flight is counted
-	 * as dropped{shutdown}. */
+	 * as dropped{shutdown}. Lines may follow that tell what was lost meanwhile, then a second call. */
 	void (*flush)(struct sink *sink, uint64_t deadline_ns);
 	/* Open the outside anew (rotation by others); on failure keep the old one: negative errno. */
 	int (*reopen)(struct sink *sink);

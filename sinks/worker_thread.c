@@ -401,6 +401,32 @@ static void finish_line(struct worker *worker)
 	worker->finish_ns = 0;
 }
 
+/* Is there a loss to be told, and time for it? */
+static bool untold(struct worker *worker, uint64_t deadline)
+{
+	bool any;
+
+	pthread_mutex_lock(&worker->lock);
+	any = !worker->closed && !worker->loss_failed && loss_wanted(worker, SINK_NEVER);
+	pthread_mutex_unlock(&worker->lock);
+	return any && worker_now() < deadline;
+}
+
+/* What an async kind has in flight may yet be lost: that is told behind everything else. */
+static void flush_sink(struct worker *worker, uint64_t deadline)
+{
+	const struct sink_ops *ops = worker->sink.ops;
+	bool told = false;
+
+	ops->flush(&worker->sink, deadline);
+	for (int i = 0; ops->async && i < SINK_NREASONS && untold(worker, deadline); i++) {
+		do_loss(worker);
+		told = true;
+	}
+	if (told)
+		ops->flush(&worker->sink, deadline);
+}
+
 static void worker_end(struct worker *worker)
 {
 	struct workers *all = worker->all;
@@ -410,7 +436,7 @@ static void worker_end(struct worker *worker)
 	if (!worker->gone)
 		finish_line(worker);
 	if (!worker->gone && sink->ops->flush)
-		sink->ops->flush(sink, deadline);
+		flush_sink(worker, deadline);
 	pthread_mutex_lock(&worker->lock);
 	worker_close(worker, worker->stalled ? worker->stalled_reason : SINK_SHUTDOWN);
 	queue_destroy(&worker->queue);
