@@ -159,7 +159,7 @@ static void copy_alone(void)
 /* ---- from records ---- */
 
 #define EVENTS 400000
-#define ROUNDS 9
+#define ROUNDS 15
 
 struct pipeline {
 	const struct plan *plans;
