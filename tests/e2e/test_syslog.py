@@ -19,6 +19,9 @@ import tap
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from receivers import certs, daemon, journald, rsyslog, syslog_ng  # noqa: E402
 
+# Datagrams of any size here that a receiver's default buffer holds even if it does not run meanwhile: udp loses others.
+UDP_SAFE = 80
+
 SEVERITY = {"ok": 6, "error": 4, "not_ready": 7, "unfinished": 4}
 
 
@@ -129,10 +132,9 @@ WAYS = [("rsyslog", way) for way in ("unix", "udp", "tcp", "tls", "stream")] + \
 def test_arrives(place, authority, kind, way):
     tls = authority.issue("server") if way == "tls" else None
     options = {"tls": f"ca_file: {authority.cert}", "lines": "framing: newline"}.get(way, "")
-    n = 1000 if way == "udp" else 5000
+    n = UDP_SAFE if way == "udp" else 5000
     with receiver(kind, place / "d", (way,), tls=tls) as d:
-        feed = Feed(place, target_of(d, way), "-n", n, "-w", *(["-r", 2000] if way == "udp" else []), "-s", 1500,
-                    options=options)
+        feed = Feed(place, target_of(d, way), "-n", n, "-w", "-s", 1500, options=options)
         counters = feed.end()
         assert counters["delivered"] == n and not counters["dropped"], (counters, feed.stderr)
         wait_count(d, n)
@@ -269,11 +271,12 @@ def test_documented_examples(place, authority):
 @pytest.mark.parametrize("way", ["unix", "tcp", "udp"])
 def test_too_long(place, way):
     """The longest message that rsyslog takes by default is the longest that is sent; above, args and out go."""
+    n = UDP_SAFE if way == "udp" else 200
     with receiver("rsyslog", place / "d", (way,)) as d:
-        feed = Feed(place, target_of(d, way), "-n", 200, "-r", 2000, "-s", 12000)
+        feed = Feed(place, target_of(d, way), "-n", n, "-s", 12000)
         counters = feed.end()
-        assert counters["delivered"] == 200 and not counters["dropped"]
-        wait_count(d, 200)
+        assert counters["delivered"] == n and not counters["dropped"]
+        wait_count(d, n)
     cut = 0
     for m in d.messages():
         event, want = m["event"], feed.sent()[m["event"]["seq"]]
@@ -282,7 +285,7 @@ def test_too_long(place, way):
             want = {key: value for key, value in want.items() if key not in ("args", "out")} | {"truncated": True}
         assert event == want
     # every tenth line is of 12000 bytes, the others of 3000, which is too much for a datagram of 2048
-    assert cut == (200 if way == "udp" else 20)
+    assert cut == (n if way == "udp" else n // 10)
 
 
 def test_too_long_without_args(place):
@@ -304,23 +307,21 @@ def test_too_long_without_args(place):
 def test_down_at_start(place, authority, kind, way):
     """Lines wait in the queue until the receiver is there."""
     tls = authority.issue("server") if way == "tls" else None
+    n = UDP_SAFE if way == "udp" else 2000
     d = receiver(kind, place / "d", (way,), tls=tls)
-    feed = Feed(place, target_of(d, way), "-n", 2000, "-r", 2000, "-d", 20,
+    feed = Feed(place, target_of(d, way), "-n", n, "-r", n, "-d", 20,
                 options=f"ca_file: {authority.cert}" if tls else "")
     try:
         time.sleep(0.7)
         assert feed.counters()["delivered"] == 0
         with d:
             counters = feed.end()
-            assert counters["delivered"] == 2000, (counters, feed.stderr)
-            wait_count(d, 2000 if way != "udp" else 1900)
+            assert counters["delivered"] == n, (counters, feed.stderr)
+            wait_count(d, n)
     finally:
         feed.process.kill()
     assert "takes no lines" in feed.stderr and "takes lines again" in feed.stderr
-    arrived = seqs(d.messages())
-    assert max(arrived.values()) == 1
-    # nobody answers over udp: a receiver's full buffer loses what comes at once
-    assert len(arrived) == 2000 or (way == "udp" and len(arrived) > 1500)
+    assert seqs(d.messages()) == collections.Counter(range(1, n + 1))
 
 
 @pytest.mark.parametrize("kind,way", [("rsyslog", "unix"), ("rsyslog", "tcp"), ("syslog-ng", "unix"),
