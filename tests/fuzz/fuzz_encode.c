@@ -45,14 +45,23 @@ static struct encoder *tightest_encoder(struct encoder_options options)
 	struct encode_static note = {"note", value};
 	struct encoder *encoder = NULL;
 
+	size_t fits = 0, too_long = ENCODE_MAX_LINE, len;
+
 	options.statics = &note;
 	options.nstatics = 1;
-	for (size_t len = ENCODE_MAX_LINE - 1; !encoder && len; len--) {
+	while (too_long - fits > 1) {
+		len = (fits + too_long) / 2;
 		memset(value, 'x', len);
 		value[len] = '\0';
 		encoder = encoder_new(&options);
+		if (encoder)
+			fits = len;
+		else
+			too_long = len;
+		encoder_free(encoder);
 	}
-	return encoder;
+	value[fits] = '\0';
+	return encoder_new(&options);
 }
 
 static struct target *target_get(void)
