@@ -151,11 +151,14 @@ $(BUILD)/bench/%: tests/bench/%.c $(LIB)
 
 # Programs that want arguments.
 BENCH_ARGS_bench_call = $(BUILD)/fake/libcudart.so cudaMalloc $(BUILD)/bpf/rivals.bpf.o
+BENCH_ARGS_bench_start = $(BUILD)/fake/libcudart.so $(BUILD)/cudatap $(BUILD)/fake/demo
 
 # Receivers that run around them.
+# without the driver inside the runtime: the price of one call
+BENCH_IN_bench_call = FAKE_CUDA_NESTED=0
 BENCH_IN_bench_syslog = $(PYTHON) tests/receivers/rsyslog.py
 BENCH_ARGS_bench_syslog = {}
 
 .PHONY: bench
-bench: all fake $(BENCH) $(BUILD)/bpf/rivals.bpf.o ## the benchmarks' tables (as root)
+bench: all fake demo-program $(BENCH) $(BUILD)/bpf/rivals.bpf.o ## the benchmarks' tables (as root)
 	@set -e; $(foreach b,$(BENCH),echo "== $(notdir $b)"; $(BENCH_IN_$(notdir $b)) $b $(BENCH_ARGS_$(notdir $b));)
