@@ -269,9 +269,7 @@ static struct sink_result syslog_tick(struct sink *sink)
 {
 	struct syslog_sink *s = sink->priv;
 
-	if (s->link.fd >= 0 && !link_alive(&s->link))
-		link_lost(&s->link, ECONNRESET);
-	return (struct sink_result){.status = SINK_DONE};
+	return (struct sink_result){.taken = link_tick(&s->link), .status = SINK_DONE};
 }
 
 /* Files of TLS are read again for connections to come; the one that works stays. */

@@ -137,7 +137,8 @@ int syslog_tls_bye(struct syslog_link *link);
 struct syslog_link {
 	struct sink *sink;
 	struct syslog_target target;
-	int fd; /* -1: there is none */
+	int fd;       /* -1: there is none */
+	int watch_fd; /* inotify(7) while there is no unix socket, or -1 */
 	bool datagram;
 	bool careful; /* udp: whether anybody listens is not known yet */
 	short wants;  /* events to wait for after -EAGAIN */
@@ -176,6 +177,8 @@ int link_fail(struct syslog_link *link, enum sink_reason reason, int error, cons
 	__attribute__((format(printf, 4, 5)));
 /** link_alive - has the peer closed a stream? Reads away what it sends. */
 bool link_alive(struct syslog_link *link);
+/** link_tick - something happened on the sink's idle_fd; true: a receiver may have come */
+bool link_tick(struct syslog_link *link);
 /** link_send - on a stream: bytes sent, or a negative errno */
 ssize_t link_send(struct syslog_link *link, struct iovec *iov, int count);
 /** link_wait - until more can be sent: 1, 0 at a stop's deadline, or a negative errno */

@@ -3,12 +3,14 @@
  * again with growing pauses when it fails, watched for the peer's end.
  */
 #include <errno.h>
+#include <libgen.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/random.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -29,8 +31,12 @@
 
 void link_init(struct syslog_link *link, struct sink *sink, const struct syslog_target *target)
 {
-	*link = (struct syslog_link){
-		.sink = sink, .target = *target, .fd = -1, .resolve_fd = -1, .reason = SINK_UNREACHABLE};
+	*link = (struct syslog_link){.sink = sink,
+				     .target = *target,
+				     .fd = -1,
+				     .watch_fd = -1,
+				     .resolve_fd = -1,
+				     .reason = SINK_UNREACHABLE};
 	if (getrandom(&link->seed, sizeof(link->seed), GRND_NONBLOCK) < 0)
 		link->seed = (unsigned)worker_now();
 }
@@ -43,6 +49,61 @@ static void link_close(struct syslog_link *link)
 		close(link->fd);
 	link->fd = -1;
 	link->sink->idle_fd = -1;
+}
+
+/* ---- a unix socket that is not there ---- */
+
+static int watch_directory(const struct sockaddr_un *addr)
+{
+	char path[sizeof(addr->sun_path)];
+	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+	memcpy(path, addr->sun_path, sizeof(path));
+	if (fd >= 0 && inotify_add_watch(fd, dirname(path), IN_CREATE | IN_MOVED_TO | IN_ONLYDIR) < 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* Its directory tells when it comes. Without inotify, or in the abstract name space, the pauses must do. */
+static void watch_start(struct syslog_link *link)
+{
+	const struct sockaddr_un *addr = (const struct sockaddr_un *)&link->target.unix_addr;
+
+	if (link->target.transport != SYSLOG_UNIX || !addr->sun_path[0])
+		return;
+	if (link->watch_fd < 0)
+		link->watch_fd = watch_directory(addr);
+	link->sink->idle_fd = link->watch_fd;
+	link->sink->idle_events = POLLIN;
+}
+
+static void watch_stop(struct syslog_link *link)
+{
+	if (link->watch_fd >= 0)
+		close(link->watch_fd);
+	link->watch_fd = -1;
+}
+
+/* Has something of the socket's name come? */
+static bool watch_said(struct syslog_link *link)
+{
+	const struct sockaddr_un *addr = (const struct sockaddr_un *)&link->target.unix_addr;
+	const char *slash = strrchr(addr->sun_path, '/'), *name = slash ? slash + 1 : addr->sun_path;
+	char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+	bool come = false;
+	ssize_t n;
+
+	while ((n = read(link->watch_fd, events, sizeof(events))) > 0) {
+		const struct inotify_event *event;
+
+		for (char *p = events; p < events + n; p += sizeof(*event) + event->len) {
+			event = (const struct inotify_event *)p;
+			come |= event->len && !strcmp(event->name, name);
+		}
+	}
+	return come;
 }
 
 static void list_free(struct syslog_link *link)
@@ -58,6 +119,7 @@ void link_free(struct syslog_link *link)
 	struct addrinfo *list = NULL;
 
 	link_close(link);
+	watch_stop(link);
 	list_free(link);
 	if (link->resolve)
 		syslog_resolve_end(link->resolve, &list);
@@ -253,8 +315,11 @@ int link_open(struct syslog_link *link)
 	if (r <= 0) {
 		if (r < 0)
 			back_off(link);
+		watch_start(link);
 		return 0;
 	}
+	watch_stop(link);
+	sink->idle_fd = -1;
 	link->opened_ns = worker_now();
 	link->detail[0] = 0;
 	if (!link->datagram) {
@@ -279,6 +344,13 @@ bool link_alive(struct syslog_link *link)
 		n = recv(link->fd, scrap, sizeof(scrap), MSG_DONTWAIT);
 	while (n > 0 || (n < 0 && errno == EINTR));
 	return n < 0 && errno == EAGAIN;
+}
+
+bool link_tick(struct syslog_link *link)
+{
+	if (link->fd >= 0 && !link_alive(link))
+		link_lost(link, ECONNRESET);
+	return link->watch_fd >= 0 && watch_said(link);
 }
 
 ssize_t link_send(struct syslog_link *link, struct iovec *iov, int count)
