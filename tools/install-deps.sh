@@ -41,6 +41,7 @@ test	logrotate
 test	llvm
 test	man-db
 test	musl-tools
+test	openssl
 test	procps
 test	python3
 test	python3-pip
