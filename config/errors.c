@@ -18,20 +18,48 @@ static uint64_t hash(uint64_t h, const char *text)
 	return h;
 }
 
+/* The place of a hash in the table: there already, or to be put there. */
+static size_t place(const struct errors *errors, uint64_t h)
+{
+	const size_t room = sizeof(errors->seen) / sizeof(errors->seen[0]);
+	size_t at = h % room;
+
+	while (errors->seen[at] && errors->seen[at] != h)
+		at = (at + 1) % room;
+	return at;
+}
+
 /* Returns whether it has been told already; remembers it otherwise. */
 static bool told(struct errors *errors, const struct mark *mark, const char *message)
 {
-	const size_t room = sizeof(errors->seen) / sizeof(errors->seen[0]);
 	uint64_t h = hash(0xcbf29ce484222325, mark->file);
 	size_t at;
 
 	h = (h ^ mark->line) * 0x100000001b3;
-	h = hash((h ^ mark->column) * 0x100000001b3, message) | 1;
-	for (at = h % room; errors->seen[at]; at = (at + 1) % room)
-		if (errors->seen[at] == h)
-			return true;
+	h = (h ^ mark->column) * 0x100000001b3;
+	h = hash(h, message) | 1; /* 0 is an empty place */
+	at = place(errors, h);
+	if (errors->seen[at])
+		return true;
 	errors->seen[at] = h;
 	return false;
+}
+
+static uint64_t hash_word(const char *word)
+{
+	return hash(0x9e3779b97f4a7c15, word) | 1;
+}
+
+bool errors_known_right(const struct errors *errors, const char *word)
+{
+	return errors->seen[place(errors, hash_word(word))];
+}
+
+void errors_found_right(struct errors *errors, const char *word)
+{
+	uint64_t h = hash_word(word);
+
+	errors->seen[place(errors, h)] = h;
 }
 
 static char *with_profile(const char *message, const char *profile)
@@ -48,7 +76,7 @@ static void add(struct errors *errors, const struct mark *mark, bool warning, co
 {
 	char message[1024];
 
-	/* the table of what was told is half full then */
+	/* more would fill the table of what was told */
 	if (errors->total == ERRORS_COUNTED || (warning && errors_full(errors)))
 		return;
 	vsnprintf(message, sizeof(message), format, args);

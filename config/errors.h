@@ -35,13 +35,13 @@ struct errors {
 	struct error list[ERRORS_SHOWN];
 	size_t n;                          /* in the list */
 	size_t total;                      /* mistakes found, without warnings */
-	uint64_t seen[2 * ERRORS_COUNTED]; /* hashes of what was told: an open table */
+	uint64_t seen[4 * ERRORS_COUNTED]; /* hashes of what was told: an open table */
 
 	/* What is read at present. */
 	const char *profile; /* the profile that is merged over it; NULL: none */
 	bool partial;        /* something else is to complete it: what is missing is no mistake */
 	bool elsewhere;      /* it takes effect elsewhere: its variables and files need not be here */
-	unsigned globs;      /* patterns compared with every function so far */
+	unsigned globs;      /* that were compared with the functions so far */
 };
 
 /** errors_add - one mistake: what is wrong; what to do. Without a newline. */
@@ -51,6 +51,13 @@ __attribute__((format(printf, 3, 4))) void errors_add(struct errors *errors, con
 /** errors_warn - nothing wrong, but worth a word */
 __attribute__((format(printf, 3, 4))) void errors_warn(struct errors *errors, const struct mark *mark,
 						       const char *format, ...);
+
+/*
+ * For checks that are dear: what was found right is right when it is read again. ERRORS_COUNTED different
+ * words at most.
+ */
+bool errors_known_right(const struct errors *errors, const char *word);
+void errors_found_right(struct errors *errors, const char *word);
 
 /** errors_full - whether a further mistake would only be counted: its explanation can be spared */
 static inline bool errors_full(const struct errors *errors)

@@ -5,7 +5,10 @@
 
 #include "config.h"
 #include "internal.h"
+#include "secret.h"
 #include "types.h"
+
+#include "../sinks/sink.h"
 
 /* ---- YAML as JSON ---- */
 
@@ -55,6 +58,19 @@ static json_t *fallback(const struct key *key)
 
 /* ---- keys ---- */
 
+/* The file that a secret can be in. */
+static void add_secret_file(const struct key *key, json_t *properties)
+{
+	char name[64], about[64];
+
+	snprintf(name, sizeof(name), "%s" SECRET_FILE_SUFFIX, key->name);
+	snprintf(about, sizeof(about), "a file that has `%.30s`", key->name);
+	if (!json_object_get(properties, name))
+		json_object_set_new(properties, name,
+				    json_pack("{s:[s,s], s:i, s:s}", "type", "string", "null", "minLength", 1,
+					      "description", about));
+}
+
 static void add_key(const struct key *key, json_t *properties, json_t *required)
 {
 	json_t *schema = key_types[key->type]->schema(key);
@@ -66,7 +82,7 @@ static void add_key(const struct key *key, json_t *properties, json_t *required)
 	if (key->fallback)
 		json_object_set_new(schema, "default", fallback(key));
 	json_object_set_new(properties, key->name, schema);
-	if (key->required)
+	if (key->required && !(key->flags & KEY_SECRET))
 		json_array_append_new(required, json_string(key->name));
 }
 
@@ -78,22 +94,236 @@ json_t *keys_schema(const struct key *const *tables, size_t ntables)
 	for (size_t i = 0; i < ntables; i++)
 		for (const struct key *k = tables[i]; k && k->name; k++)
 			add_key(k, properties, required);
-	return json_pack("{s:s, s:o, s:o, s:b}", "type", "object", "properties", properties, "required",
-			 required, "additionalProperties", 0);
+	for (size_t i = 0; i < ntables; i++)
+		for (const struct key *k = tables[i]; k && k->name; k++)
+			if (k->flags & KEY_SECRET)
+				add_secret_file(k, properties);
+	return json_pack("{s:s, s:o, s:o*, s:b}", "type", "object", "properties", properties, "required",
+			 json_array_size(required) ? required : NULL, "additionalProperties", 0);
+}
+
+/* ---- variables ---- */
+
+static bool is_scalar(const json_t *schema)
+{
+	const json_t *type = json_object_get(schema, "type");
+	const char *word = json_is_array(type) ? "string" : json_string_value(type);
+
+	if (json_object_get(schema, "enum") || json_object_get(schema, "const"))
+		return true;
+	return word && strcmp(word, "object") && strcmp(word, "array") && strcmp(word, "null");
+}
+
+static json_t *variable_ref(void)
+{
+	return json_pack("{s:s}", "$ref", "#/$defs/variable");
+}
+
+static void allow_variables(json_t *schema);
+
+/* Of the alternatives one more, where there is a scalar among them. */
+static void allow_alternative(json_t *alternatives)
+{
+	json_t *one;
+	size_t i;
+	bool scalar = false;
+
+	json_array_foreach(alternatives, i, one)
+	{
+		scalar |= is_scalar(one);
+		if (!is_scalar(one))
+			allow_variables(one);
+	}
+	if (scalar)
+		json_array_append_new(alternatives, variable_ref());
+}
+
+/* Makes {..., description} to {anyOf: [{...}, variable], description}. */
+static void wrap(json_t *schema)
+{
+	json_t *inner = json_copy(schema), *about = json_object_get(schema, "description");
+
+	json_object_del(inner, "description");
+	json_incref(about);
+	json_object_clear(schema);
+	if (about)
+		json_object_set_new(schema, "description", about);
+	json_object_set_new(schema, "anyOf", json_pack("[o, o]", inner, variable_ref()));
+}
+
+/* A text with ${VAR} in it can stand for any scalar. Deep as the key table is. */
+static void allow_variables(json_t *schema)
+{
+	const char *name;
+	json_t *value;
+
+	if (!json_is_object(schema))
+		return;
+	if (is_scalar(schema)) {
+		wrap(schema);
+		return;
+	}
+	json_object_foreach(json_object_get(schema, "properties"), name, value) allow_variables(value);
+	allow_variables(json_object_get(schema, "items"));
+	allow_variables(json_object_get(schema, "additionalProperties"));
+	allow_alternative(json_object_get(schema, "anyOf"));
+}
+
+/* ---- a part of a file: something else completes it ---- */
+
+static void require_nothing(json_t *schema)
+{
+	const char *name;
+	json_t *value;
+	size_t i;
+
+	if (json_is_object(schema)) {
+		if (json_is_array(json_object_get(schema, "required")))
+			json_object_del(schema, "required");
+		json_object_foreach(schema, name, value) require_nothing(value);
+	}
+	json_array_foreach(schema, i, value) require_nothing(value);
+}
+
+/* One for each kind, in the order of sink_kinds[]. */
+static json_t *sink_schemas(const json_t *sinks)
+{
+	json_t *map = json_array_get(json_object_get(sinks, "anyOf"), 0);
+
+	return json_object_get(json_object_get(map, "additionalProperties"), "anyOf");
+}
+
+/* The map of sinks where each may be incomplete, or null to remove it. */
+static json_t *sinks_in_part(const json_t *whole)
+{
+	json_t *part = json_deep_copy(whole);
+
+	require_nothing(part);
+	json_array_append_new(sink_schemas(part), json_pack("{s:s}", "type", "null"));
+	return part;
+}
+
+static json_t *ref_to(const char *name)
+{
+	return json_pack("{s:o}", "$ref", json_sprintf("#/$defs/%s", name));
+}
+
+/* ---- what several places have in common ---- */
+
+static bool requires_something(json_t *schema)
+{
+	const char *name;
+	json_t *value;
+	size_t i;
+
+	json_object_foreach(schema, name,
+			    value) if (!strcmp(name, "required") || requires_something(value)) return true;
+	json_array_foreach(schema, i, value) if (requires_something(value)) return true;
+	return false;
+}
+
+static bool is_common(const char *name)
+{
+	for (const struct key *k = config_sink_keys; k->name; k++)
+		if (!strcmp(k->name, name))
+			return true;
+	return false;
+}
+
+/* Moves the properties of one kind of sink to $defs, but for what differs where a sink is incomplete. */
+static void share_sink_keys(json_t *kind, const char *type, json_t *defs)
+{
+	json_t *properties = json_object_get(kind, "properties"), *schema;
+	const char *name;
+	void *next;
+
+	json_object_foreach_safe(properties, next, name, schema)
+	{
+		char def[128];
+
+		if (!strcmp(name, "type") || requires_something(schema))
+			continue;
+		snprintf(def, sizeof(def), "%s.%s", is_common(name) ? "sink" : type, name);
+		json_object_set(defs, def, schema);
+		json_object_set_new(properties, name, ref_to(def));
+	}
+}
+
+/* The properties that both have: a reference each. Layer keys are no part of a profile. */
+static json_t *references(const char *sinks)
+{
+	json_t *properties = json_object();
+
+	for (const struct key *k = config_keys; k->name; k++)
+		if (!(k->flags & KEY_LAYER))
+			json_object_set_new(properties, k->name,
+					    ref_to(k->type == KEY_SINKS ? sinks : k->name));
+	return properties;
+}
+
+static json_t *profile_schema(void)
+{
+	json_t *properties = references("sinks_in_part");
+
+	json_object_set_new(properties, "extends",
+			    json_pack("{s:s, s:[s,s]}", "description",
+				      "another profile, which lies between this one and the rest", "type",
+				      "string", "null"));
+	return json_pack("{s:s, s:o, s:b}", "type", "object", "properties", properties,
+			 "additionalProperties", 0);
+}
+
+/* ---- all of it ---- */
+
+/* Moves what both a file and its profiles can have to $defs. */
+static json_t *definitions(json_t *properties)
+{
+	json_t *defs = json_object(), *kinds;
+
+	for (const struct key *k = config_keys; k->name; k++) {
+		json_t *schema = json_object_get(properties, k->name);
+
+		if (k->flags & KEY_LAYER)
+			continue;
+		json_object_set(defs, k->name, schema);
+		json_object_del(properties, k->name);
+	}
+	kinds = sink_schemas(json_object_get(defs, "sinks"));
+	for (size_t i = 0; sink_kinds[i]; i++)
+		share_sink_keys(json_array_get(kinds, i), sink_kinds[i]->type, defs);
+	json_object_set_new(defs, "sinks_in_part", sinks_in_part(json_object_get(defs, "sinks")));
+	json_object_set_new(defs, "profile", profile_schema());
+	json_object_set_new(defs, "variable", json_pack("{s:s, s:s}", "type", "string", "pattern", "\\$\\{"));
+	return defs;
+}
+
+static json_t *sinks_are(const char *name)
+{
+	return json_pack("{s:{s:o}}", "properties", "sinks", ref_to(name));
 }
 
 int config_schema(FILE *out)
 {
 	json_t *schema = keys_schema((const struct key *[]){config_keys}, 1);
+	json_t *properties = json_object_get(schema, "properties"), *defs;
 	int err = 0;
 
 	if (!schema)
 		return -ENOMEM;
+	allow_variables(schema);
+	defs = definitions(properties);
+	json_object_update_new(properties, references("sinks_in_part"));
+	json_object_set_new(schema, "$defs", defs);
+	/* sinks of a file can be completed by others: by its profiles, by files that it includes */
+	json_object_set_new(schema, "if",
+			    json_pack("{s:[{s:[s]}, {s:[s]}]}", "anyOf", "required", "profiles", "required",
+				      "include_files"));
+	json_object_set_new(schema, "else", sinks_are("sinks"));
 	/* an empty file is one too */
 	json_object_set_new(schema, "type", json_pack("[s,s]", "object", "null"));
 	json_object_set_new(schema, "$schema", json_string("https://json-schema.org/draft/2020-12/schema"));
 	json_object_set_new(schema, "title", json_string("cudatap configuration"));
-	if (json_dumpf(schema, out, JSON_INDENT(2) | JSON_SORT_KEYS) || fputc('\n', out) == EOF)
+	if (json_dumpf(schema, out, JSON_INDENT(1) | JSON_SORT_KEYS) || fputc('\n', out) == EOF)
 		err = -EIO;
 	json_decref(schema);
 	return err;

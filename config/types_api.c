@@ -6,7 +6,10 @@
 #include "config.h"
 #include "types_list.h"
 
+#include "../streamer/table/glob.h"
+
 #define MAX_PATTERN  256
+#define MAX_GLOBS    512 /* different ones of one configuration */
 #define MAX_FAMILIES 64
 
 /* One of the words, or a list of them. Takes @one over. */
@@ -177,23 +180,47 @@ static void no_function(const struct node *node, struct errors *errors)
 		   nearest ? "; did you mean " : "", nearest ? QUOTE(nearest) : "", nearest ? "?" : "");
 }
 
-/* Returns whether it can be used; else says why not. */
-static bool pattern_check(const struct node *node, struct errors *errors)
+/* Comparing a glob with every function takes its time. May it be? Else says why not, once. */
+static bool glob_budget(const struct node *node, struct errors *errors)
 {
-	enum match found;
-	int tail = 0;
-
-	if (strlen(node->text) > MAX_PATTERN) {
-		errors_add(errors, &node->mark, "%s is longer than any function's name", QUOTE(node->text));
+	if (errors->globs > MAX_GLOBS)
 		return false;
-	}
-	found = match(node->text, &tail);
+	if (errors->globs++ < MAX_GLOBS)
+		return true;
+	errors_add(errors, &node->mark, "more than %d globs of functions up to here", MAX_GLOBS);
+	return false;
+}
+
+/* Returns whether it can be used; else says why not. */
+static bool match_check(const struct node *node, struct errors *errors)
+{
+	int tail = 0;
+	enum match found = match(node->text, &tail);
+
 	if (found == MATCH_NONE)
 		no_function(node, errors);
 	else if (found == MATCH_TAILS)
 		errors_add(errors, &node->mark, "%s only jumps into %s: write that", QUOTE(node->text),
 			   QUOTE(table_twins[table_rows[tail].twin]));
 	return found == MATCH_SOME;
+}
+
+static bool pattern_check(const struct node *node, struct errors *errors)
+{
+	bool glob = node->text[glob_prefix(node->text)];
+
+	if (strlen(node->text) > MAX_PATTERN) {
+		errors_add(errors, &node->mark, "%s is longer than any function's name", QUOTE(node->text));
+		return false;
+	}
+	if (!glob)
+		return match_check(node, errors);
+	if (errors_known_right(errors, node->text))
+		return true;
+	if (!glob_budget(node, errors) || !match_check(node, errors))
+		return false;
+	errors_found_right(errors, node->text);
+	return true;
 }
 
 static void functions_add(const struct key *key, const struct node *node, void *value, struct errors *errors)

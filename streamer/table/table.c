@@ -5,8 +5,9 @@
  */
 #include "table.h"
 
+#include "glob.h"
+
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,13 +106,42 @@ int table_find(enum table_api api, const char *symbol, unsigned major)
 	return row_of_major(first, end, major);
 }
 
+/* The first row of a library that does not come before a prefix. */
+static unsigned first_with(unsigned api, const char *prefix, size_t len)
+{
+	unsigned low = 0, high = table_nrows;
+
+	while (low < high) {
+		unsigned middle = low + (high - low) / 2;
+		const struct table_row *row = &table_rows[middle];
+
+		if (row->api < api || (row->api == api && strncmp(row->symbol, prefix, len) < 0))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* A symbol begins with its func: what begins a pattern begins the symbols of all matches. */
 bool table_next(const char *pattern, int *row)
 {
-	for (unsigned i = (unsigned)(*row + 1); i < table_nrows; i++) {
-		if (fnmatch(pattern, table_rows[i].symbol, 0) == 0 ||
-		    fnmatch(pattern, table_rows[i].func, 0) == 0) {
+	size_t len = glob_prefix(pattern);
+	unsigned i = (unsigned)(*row + 1);
+
+	while (i < table_nrows) {
+		const struct table_row *r = &table_rows[i];
+		int order = strncmp(r->symbol, pattern, len);
+
+		if (order < 0) {
+			i = first_with(r->api, pattern, len);
+		} else if (order > 0) {
+			i = first_with(r->api + 1u, "", 0);
+		} else if (glob_match(pattern, r->symbol) || glob_match(pattern, r->func)) {
 			*row = (int)i;
 			return true;
+		} else {
+			i++;
 		}
 	}
 	return false;

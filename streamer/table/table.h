@@ -244,7 +244,7 @@ int table_find(enum table_api api, const char *symbol, unsigned major);
 
 /**
  * table_next - rows by glob
- * @pattern: fnmatch(3) pattern or plain name, matched with symbol and func
+ * @pattern: glob (glob.h) or plain name, matched with symbol and func
  * @row: in/out, start with -1
  * Returns true and the next matching row id in @row, or false.
  */

@@ -1,9 +1,12 @@
 /* Look-ups of the API table, and spot checks of rows that are easy to get wrong. */
+#include "streamer/table/glob.h"
 #include "streamer/table/table.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -492,6 +495,75 @@ static void test_nearest(void **state)
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
+/* Each name and each of its globs finds what a comparison with every row finds. */
+static void compare_all(const char *pattern)
+{
+	int row = -1;
+
+	for (int i = 0; i < (int)table_nrows; i++) {
+		if (fnmatch(pattern, table_rows[i].symbol, 0) && fnmatch(pattern, table_rows[i].func, 0))
+			continue;
+		if (!table_next(pattern, &row) || row != i)
+			fail_msg("%s: row %d instead of %d, %s", pattern, row, i, table_rows[i].symbol);
+	}
+	assert_false(table_next(pattern, &row));
+}
+
+static void test_next_finds_all(void **state)
+{
+	char pattern[128];
+
+	for (unsigned i = 0; i < table_nrows; i++) {
+		const struct table_row *row = &table_rows[i];
+
+		assert_int_equal(strncmp(row->symbol, row->func, strlen(row->func)), 0);
+		compare_all(row->symbol);
+		compare_all(row->func);
+		snprintf(pattern, sizeof(pattern), "%.*s*", (int)(i % 12), row->symbol);
+		compare_all(pattern);
+	}
+}
+
+/* Pseudo-random globs over a small alphabet, so that they match now and then. */
+static void test_glob(void **state)
+{
+	static const char *const parts[] = {"a",     "b",    "_",      "*",    "?",   "[ab]", "[!a]",
+					    "[a-b]", "[]a]", "[^]]",   "\\*",  "\\a", "[",    "]",
+					    "[a",    "-",    "[a\\]]", "[b-]", "**"};
+	unsigned seed = 1, matches = 0;
+
+	for (int round = 0; round < 200000; round++) {
+		char pattern[64] = "", text[16] = "";
+		int expected;
+
+		for (int i = 0; i < 6; i++) {
+			seed = seed * 1103515245 + 12345;
+			if ((seed >> 16) % 3)
+				strcat(pattern, parts[(seed >> 18) % (sizeof(parts) / sizeof(parts[0]))]);
+			seed = seed * 1103515245 + 12345;
+			if ((seed >> 16) % 3)
+				strncat(text, &"aab_*]["[(seed >> 18) % 7], 1);
+		}
+		expected = !fnmatch(pattern, text, 0);
+		matches += expected;
+		if (glob_match(pattern, text) != expected)
+			fail_msg("%s, %s: not %d", pattern, text, expected);
+	}
+	assert_true(matches > 1000);
+}
+
+/* Each star could stand for anything: that must not be tried in every combination. */
+static void test_glob_is_quick(void **state)
+{
+	char pattern[600] = "", text[300] = "";
+
+	for (int i = 0; i < 100; i++)
+		strcat(pattern, "*[a-z]");
+	strcat(pattern, "Z");
+	memset(text, 'q', sizeof(text) - 1);
+	assert_false(glob_match(pattern, text));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,6 +591,9 @@ int main(void)
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_next_finds_all),
+		cmocka_unit_test(test_glob),
+		cmocka_unit_test(test_glob_is_quick),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
