@@ -122,7 +122,7 @@ static int make_free(int dir, const struct file_old *list, size_t n, const char 
 
 int file_old_shift(int dir, const char *pattern, const char *current)
 {
-	struct file_old *list;
+	struct file_old *list = NULL;
 	ssize_t n = file_old_list(dir, pattern, current, &list);
 	int r;
 
@@ -135,7 +135,7 @@ int file_old_shift(int dir, const char *pattern, const char *current)
 
 void file_old_prune(int dir, const char *pattern, const char *current, size_t keep)
 {
-	struct file_old *list;
+	struct file_old *list = NULL;
 	ssize_t n = file_old_list(dir, pattern, current, &list);
 
 	for (ssize_t i = (ssize_t)keep; i < n; i++)
@@ -163,7 +163,7 @@ void file_old_clean(int dir, const char *pattern, const char *current)
 {
 	DIR *stream = open_again(dir);
 	const struct dirent *entry;
-	struct file_old *list;
+	struct file_old *list = NULL;
 	ssize_t n;
 
 	while (stream && (entry = readdir(stream)))
