@@ -29,7 +29,6 @@
 #define PURGE_NS        (300 * MS)  /* for the last reports */
 #define DESTROY_NS      (400 * MS)  /* for the handle to end, with the deadline near */
 #define DESTROY_LONG_NS (2000 * MS)
-#define MAX_FAILURES    3 /* handles that failed in a row: then lines are given up */
 
 /* ---- lines in our hands ---- */
 
@@ -156,13 +155,24 @@ static bool again_add(struct kafka *k, struct line *line)
 	return true;
 }
 
+void kafka_give_up(struct kafka *k)
+{
+	enum sink_reason reason = k->trouble.on ? k->trouble.reason : SINK_SHUTDOWN;
+
+	for (size_t i = 0; i < k->again.n; i++)
+		kafka_drop(k, k->again.list[i], reason);
+	k->reported |= k->again.n > 0;
+	k->again.n = 0;
+	kafka_tell(k);
+}
+
 static bool may_go_again(const struct kafka *k, rd_kafka_resp_err_t err, size_t batch)
 {
 	if (k->closing)
 		return false;
 	if (err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
 		return batch > 1; /* perhaps another line of the batch is to blame */
-	return err == RD_KAFKA_RESP_ERR__PURGE_QUEUE && k->failures <= MAX_FAILURES;
+	return err == RD_KAFKA_RESP_ERR__PURGE_QUEUE;
 }
 
 /* The reason to be counted: what librdkafka says of one message is often the end of a longer story. */
@@ -296,11 +306,15 @@ static void produce(struct kafka *k, size_t n)
 		k->messages[i].err = k->messages[i - 1].err;
 }
 
-/* Does the error stop everything, or this message only? */
-static bool stops(rd_kafka_resp_err_t err)
+/* Does the error stop everything, or this message only? A handle that failed answers with its cause. */
+static bool stops(const struct kafka *k, rd_kafka_resp_err_t *err)
 {
-	return err == RD_KAFKA_RESP_ERR__QUEUE_FULL || err == RD_KAFKA_RESP_ERR__FATAL ||
-	       err == RD_KAFKA_RESP_ERR__STATE || kafka_meaning(err).standing;
+	char text[1];
+
+	if (rd_kafka_fatal_error(k->rk, text, sizeof(text)))
+		*err = RD_KAFKA_RESP_ERR__FATAL;
+	return *err == RD_KAFKA_RESP_ERR__QUEUE_FULL || *err == RD_KAFKA_RESP_ERR__FATAL ||
+	       kafka_meaning(*err).standing;
 }
 
 /* Hand over the first of the lines in k->batch[]; returns for how many that settled it. */
@@ -323,7 +337,7 @@ static size_t submit(struct kafka *k, size_t n, rd_kafka_resp_err_t *ret_err)
 
 		if (!err) {
 			k->produced++;
-		} else if (stops(err)) {
+		} else if (stops(k, &err)) {
 			*ret_err = err;
 			break;
 		} else {
@@ -337,7 +351,7 @@ static size_t submit(struct kafka *k, size_t n, rd_kafka_resp_err_t *ret_err)
 /* What stopped the handing over. */
 static void stopped(struct kafka *k, rd_kafka_resp_err_t err)
 {
-	if (err == RD_KAFKA_RESP_ERR__FATAL || err == RD_KAFKA_RESP_ERR__STATE)
+	if (err == RD_KAFKA_RESP_ERR__FATAL)
 		handle_failed(k);
 	else if (err && err != RD_KAFKA_RESP_ERR__QUEUE_FULL)
 		kafka_trouble(k, err, rd_kafka_err2str(err));
@@ -545,11 +559,7 @@ static void kafka_flush(struct sink *sink, uint64_t deadline_ns)
 	end = worker_now() + PURGE_NS;
 	for (serve(k); k->produced && worker_now() < end; serve(k))
 		nanosleep(&nap, NULL);
-	for (size_t i = 0; i < k->again.n; i++)
-		kafka_drop(k, k->again.list[i], k->trouble.on ? k->trouble.reason : SINK_SHUTDOWN);
-	k->reported |= k->again.n > 0;
-	k->again.n = 0;
-	kafka_tell(k);
+	kafka_give_up(k);
 }
 
 static void kafka_close(struct sink *sink, uint64_t deadline_ns)

@@ -222,6 +222,8 @@ void kafka_trouble(struct kafka *k, rd_kafka_resp_err_t err, const char *text);
 void kafka_fate(struct kafka *k, const rd_kafka_message_t *message, size_t batch);
 /** kafka_drop - one line is lost */
 void kafka_drop(struct kafka *k, struct line *line, enum sink_reason reason);
+/** kafka_give_up - the lines for the next handle are lost, for what stands in the way */
+void kafka_give_up(struct kafka *k);
 /** kafka_tell - the tally to the worker */
 void kafka_tell(struct kafka *k);
 

@@ -22,6 +22,7 @@
 #define QUIET_NS     (10000 * MS) /* between two messages about one reason */
 #define GROW_NS      (10000 * MS) /* after a refusal, before larger batches are tried again */
 #define RENEW_MAX_NS (30000 * MS) /* between two new handles when each fails at once */
+#define MAX_FAILURES 3            /* handles that failed in a row: then their lines are given up */
 #define RENEW_MIN_NS (1000 * MS)
 #define LOG_CRITICAL 2 /* syslog(3) */
 
@@ -114,7 +115,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 {
 	const struct kafka_grave *grave = rd_kafka_opaque(rk);
 
-	if (grave->debug || level <= LOG_CRITICAL)
+	if (grave->debug || (level <= LOG_CRITICAL && strcmp(facility, "FATAL")))
 		log_msg("sink %s: librdkafka: %s: %s", grave->name, facility, text);
 }
 
@@ -398,6 +399,8 @@ void handle_serve(struct kafka *k)
 	batch_grow(k);
 	if (k->state == KAFKA_ENDING && !k->produced) {
 		handle_close(k);
+		if (k->failures > MAX_FAILURES)
+			kafka_give_up(k);
 		k->renew_ns = worker_now() + renew_delay(k);
 	} else if (k->state == KAFKA_ENDING && !k->purged && worker_now() >= k->patience_ns) {
 		handle_purge(k);
