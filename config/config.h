@@ -65,6 +65,10 @@ struct config_sink {
 		int when_full; /* enum sink_when_full */
 		uint64_t block_timeout_ns;
 	} queue;
+	struct {
+		char *path; /* a directory; NULL: no spool */
+		uint64_t max_bytes;
+	} spool;          /* only for kinds that have it (sink_ops.spools) */
 	bool allow_stall; /* when_full: block beside other sinks */
 };
 

@@ -13,6 +13,15 @@ const struct key *config_key(const char *name);
 extern const struct key
 	config_sink_keys[]; /* of every sink; first its type; the kind's own come after them */
 
+extern const struct key config_spool_keys[]; /* of sinks whose kind spools */
+
+#define SINK_KEY_SETS 3
+
+/** sink_key_sets - the tables of a sink's keys with what they fill; returns how many, SINK_KEY_SETS at most
+ */
+struct key_set;
+size_t sink_key_sets(struct config_sink *sink, struct key_set *ret_sets);
+
 /** config_load_text - as config_load(), from memory; @name stands for the file in messages */
 int config_load_text(const char *name, const char *text, size_t len, const struct config_overrides *overrides,
 		     FILE *out, struct config **ret_config);

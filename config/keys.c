@@ -205,6 +205,33 @@ const struct key config_sink_keys[] = {
 	{0},
 };
 
+static const struct key spool[] = {
+	{.name = "path",
+	 .type = KEY_STRING,
+	 .offset = SINK(spool.path),
+	 .min = 1,
+	 .max = 4000,
+	 .about = "directory of the spool, for this sink alone; made if it is not there. Without it there is "
+		  "no spool"},
+	{.name = "max_bytes",
+	 .type = KEY_SIZE,
+	 .offset = SINK(spool.max_bytes),
+	 .fallback = "1GiB",
+	 .min = MiB,
+	 .max = 1024 * GiB,
+	 .about = "bytes on disk; when more would be there the oldest events are lost, a sixteenth or 8 MiB "
+		  "at a time"},
+	{0},
+};
+
+const struct key config_spool_keys[] = {
+	{.name = "spool",
+	 .type = KEY_MAP,
+	 .children = spool,
+	 .about = "every event goes to disk first and stays there until it is delivered"},
+	{0},
+};
+
 const struct key config_keys[] = {
 	{.name = "version", .type = KEY_LITERAL, .fallback = "1", .about = "the version of this language"},
 	{.name = "include_files",

@@ -168,6 +168,8 @@ static void sinks(FILE *out)
 		fputc('\n', out);
 		if (sink_kinds[i]->keys && sink_kinds[i]->keys->name)
 			table(out, sink_kinds[i]->keys);
+		if (sink_kinds[i]->spools)
+			rows(out, config_spool_keys, "");
 	}
 }
 

@@ -6,9 +6,22 @@
 
 #include "../sinks/sink.h"
 
+size_t sink_key_sets(struct config_sink *sink, struct key_set *ret_sets)
+{
+	size_t n = 0;
+
+	ret_sets[n++] = (struct key_set){config_sink_keys, sink};
+	if (sink->ops->spools)
+		ret_sets[n++] = (struct key_set){config_spool_keys, sink};
+	ret_sets[n++] = (struct key_set){sink->ops->keys, sink->options};
+	return n;
+}
+
 static void sink_clear(struct config_sink *sink)
 {
-	keys_free((struct key_set[]){{config_sink_keys, sink}, {sink->ops->keys, sink->options}}, 2);
+	struct key_set sets[SINK_KEY_SETS];
+
+	keys_free(sets, sink_key_sets(sink, sets));
 	free(sink->options);
 	free(sink->name);
 }
@@ -16,6 +29,7 @@ static void sink_clear(struct config_sink *sink)
 struct config_sink *sinks_add(struct config *config, const struct sink_ops *ops, struct errors *errors)
 {
 	struct config_sink *sinks = reallocarray(config->sinks, config->nsinks + 1, sizeof(*sinks));
+	struct key_set sets[SINK_KEY_SETS];
 	struct config_sink *sink;
 
 	if (!sinks)
@@ -28,7 +42,7 @@ struct config_sink *sinks_add(struct config *config, const struct sink_ops *ops,
 	if (!sink->options)
 		return NULL;
 	config->nsinks++;
-	keys_defaults((struct key_set[]){{config_sink_keys, sink}, {ops->keys, sink->options}}, 2, errors);
+	keys_defaults(sets, sink_key_sets(sink, sets), errors);
 	return sink;
 }
 

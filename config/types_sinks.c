@@ -122,6 +122,7 @@ static void sink_read(struct config *config, const struct node *name, const stru
 {
 	const struct sink_ops *ops = kind_of(node);
 	struct config_sink *sink;
+	struct key_set sets[SINK_KEY_SETS];
 	size_t before = errors->total;
 	char why[256] = "";
 
@@ -136,7 +137,7 @@ static void sink_read(struct config *config, const struct node *name, const stru
 		errors_add(errors, &node->mark, "%s", strerror(ENOMEM));
 		return;
 	}
-	keys_read((struct key_set[]){{config_sink_keys, sink}, {ops->keys, sink->options}}, 2, node, errors);
+	keys_read(sets, sink_key_sets(sink, sets), node, errors);
 	/* the kind's own check may rely on each value being right */
 	if (errors->total == before && !errors->partial && !node->unset && ops->check &&
 	    ops->check(sink->options, why, sizeof(why)))
@@ -169,7 +170,8 @@ static void sinks_read(const struct key *key, const struct node *node, void *bas
 
 		/* merging has found nothing of that name */
 		if (node_is_null(e->value))
-			errors_add(errors, &e->key->mark, "sink %s is nothing, and there is none of that name to remove%s",
+			errors_add(errors, &e->key->mark,
+				   "sink %s is nothing, and there is none of that name to remove%s",
 				   QUOTE(e->key->text), hint_sink(node, e->key->text).text);
 		else if (name_check(e->key, errors))
 			sink_read(base, e->key, e->value, errors);
@@ -184,11 +186,12 @@ static void sinks_print(const struct key *key, const void *base, struct emit *em
 	emit_map(emit);
 	for (size_t i = 0; i < config->nsinks; i++) {
 		struct config_sink *sink = &config->sinks[i];
-		struct key_set sets[] = {{config_sink_keys, sink}, {sink->ops->keys, sink->options}};
+		struct key_set sets[SINK_KEY_SETS];
+		size_t nsets = sink_key_sets(sink, sets);
 
 		emit_text(emit, sink->name);
 		emit_map(emit);
-		keys_print(sets, 2, emit);
+		keys_print(sets, nsets, emit);
 		emit_map_end(emit);
 	}
 	emit_map_end(emit);
@@ -205,7 +208,8 @@ static json_t *sinks_schema(const struct key *key)
 	json_t *kinds = json_array();
 
 	for (size_t i = 0; sink_kinds[i]; i++) {
-		json_t *kind = keys_schema((const struct key *[]){config_sink_keys, sink_kinds[i]->keys}, 2);
+		const struct key *tables[] = {config_sink_keys, sink_kinds[i]->keys, config_spool_keys};
+		json_t *kind = keys_schema(tables, sink_kinds[i]->spools ? 3 : 2);
 		json_t *properties = json_object_get(kind, "properties");
 
 		json_object_set_new(properties, "type", json_pack("{s:s}", "const", sink_kinds[i]->type));
@@ -213,7 +217,7 @@ static json_t *sinks_schema(const struct key *key)
 		json_array_append_new(kinds, kind);
 	}
 	return json_pack("{s:s, s:{s:s}, s:{s:o}, s:i, s:i}", "type", "object", "propertyNames", "pattern",
-			 "^[A-Za-z0-9_.-]{1,64}$", "additionalProperties", "oneOf", kinds, "minProperties", 1,
+			 "^[A-Za-z0-9_.-]{1,64}$", "additionalProperties", "anyOf", kinds, "minProperties", 1,
 			 "maxProperties", FANOUT_MAX_SINKS);
 }
 

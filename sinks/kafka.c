@@ -131,8 +131,20 @@ static void tally_drop(struct kafka *k, const struct line *line, enum sink_reaso
 	dropped->n++;
 }
 
+/* A line out of the spool that may yet arrive is not lost. */
+static void give_back(struct kafka *k, struct line *line)
+{
+	sink_give_back(k->sink, &line->meta);
+	let_go(k, line);
+}
+
 void kafka_drop(struct kafka *k, struct line *line, enum sink_reason reason)
 {
+	if (line->meta.spool && reason != SINK_TOO_LARGE && reason != SINK_REJECTED) {
+		give_back(k, line);
+		return;
+	}
+	sink_release(k->sink, &line->meta);
 	tally_drop(k, line, reason);
 	let_go(k, line);
 }
@@ -193,6 +205,7 @@ static void delivered(struct kafka *k, struct line *line)
 		k->tally.delivered++;
 		k->tally.bytes += line->len;
 	}
+	sink_release(k->sink, &line->meta);
 	let_go(k, line);
 	if (k->trouble.said)
 		log_msg("sink %s: %s: lines arrive again", k->sink->name, k->target);
@@ -209,6 +222,10 @@ void kafka_fate(struct kafka *k, const rd_kafka_message_t *message, size_t batch
 
 	if (!message->err) {
 		delivered(k, line);
+	} else if (line->meta.spool && (unsure || meaning.standing)) {
+		give_back(k, line);
+		if (!unsure)
+			kafka_trouble(k, message->err, rd_kafka_err2str(message->err));
 	} else if (unsure) {
 		k->tally.unknown += line->meta.seq != 0;
 		let_go(k, line);
@@ -543,6 +560,20 @@ static bool flush_step(struct kafka *k, uint64_t deadline_ns)
 	return sink_poll(k->sink, k->event_fd, POLLIN, FLUSH_NS) || worker_now() - begin >= FLUSH_NS;
 }
 
+/* Keys that are yet to be made for lines of a failed handle get this origin, too. */
+static void kafka_origin(struct sink *sink)
+{
+	struct kafka *k = sink->priv;
+	char why[256];
+
+	/* neither fails: the same template and names of the same length were taken before */
+	kafka_key_parse(k->options->key ? k->options->key : "", sink->origin, &k->key, why, sizeof(why));
+	if (k->headers)
+		rd_kafka_headers_destroy(k->headers);
+	k->headers = NULL;
+	make_headers(k);
+}
+
 /* Drain, give up on the rest, and take the reports on that, so that each line ends with a reason. */
 static void kafka_flush(struct sink *sink, uint64_t deadline_ns)
 {
@@ -581,6 +612,7 @@ const struct sink_ops sink_kafka = {
 	.options_size = sizeof(struct kafka_options),
 	.batch_bytes = CHUNK_BYTES,
 	.async = true,
+	.spools = true,
 	.patient = true,
 	.tick_ns = 1000 * MS,
 	.check = kafka_check,
@@ -589,5 +621,6 @@ const struct sink_ops sink_kafka = {
 	.write = kafka_write,
 	.flush = kafka_flush,
 	.tick = kafka_tick,
+	.origin = kafka_origin,
 	.close = kafka_close,
 };

@@ -361,9 +361,14 @@ static uint64_t renew_delay(const struct kafka *k)
 
 static int by_seq(const void *a, const void *b)
 {
-	uint64_t x = (*(struct line *const *)a)->meta.seq, y = (*(struct line *const *)b)->meta.seq;
+	const struct line_meta *x = &(*(struct line *const *)a)->meta;
+	const struct line_meta *y = &(*(struct line *const *)b)->meta;
+	int32_t apart =
+		(int32_t)((x->spool - y->spool) << 1); /* names in a spool are of 31 bits, and go round */
 
-	return (x > y) - (x < y);
+	if (x->spool && y->spool)
+		return (apart > 0) - (apart < 0);
+	return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
 static void handle_renew(struct kafka *k)

@@ -43,6 +43,7 @@ struct line_meta {
 	uint8_t type;      /* enum event_type */
 	uint32_t args_off; /* where `,"args":...,"out":...` lies in the line, to be cut when too long */
 	uint32_t args_len; /* 0: nothing to cut */
+	uint32_t spool;    /* the line lies in this sink's spool, by this name; 0: it does not */
 };
 
 struct line {
@@ -116,7 +117,8 @@ struct sink_ops;
 struct worker;
 
 /* What a kind of sink sees of one sink. Everything but `priv`, `target`
- * and the idle_ members is set before open() and constant. */
+ * and the idle_ members is set before open() and constant, but for `origin`
+ * (ops->origin). */
 struct sink {
 	const char *name; /* its key in the configuration */
 	const struct sink_ops *ops;
@@ -169,6 +171,7 @@ struct sink_ops {
 	size_t options_size;
 	size_t batch_bytes; /* write() is given about so much at most (one line always) */
 	bool async;         /* lines that write() took are in flight until sink_delivered() and the like */
+	bool spools;        /* offers `spool:` */
 	bool patient;       /* a stalled sink is tried until the deadline at a stop; otherwise once more */
 	uint64_t tick_ns;   /* call tick() at least so often; 0: only for idle_fd */
 
@@ -191,6 +194,8 @@ struct sink_ops {
 	/* Something happened on idle_fd or tick_ns went by. lost is ignored; taken means no lines but
 	 * that a stalled sink need not wait for the end of its pause. */
 	struct sink_result (*tick)(struct sink *sink);
+	/* The lines to come were made by sink->origin: those of an earlier run come out of a spool. */
+	void (*origin)(struct sink *sink);
 	/* Free everything. @deadline_ns may have passed. */
 	void (*close)(struct sink *sink, uint64_t deadline_ns);
 };
@@ -223,5 +228,14 @@ void sink_delivered(struct sink *sink, uint64_t n, uint64_t bytes);
 void sink_unknown(struct sink *sink, uint64_t n);
 void sink_dropped(struct sink *sink, enum sink_reason reason, uint64_t n, uint64_t seq_first,
 		  uint64_t seq_last);
+
+/*
+ * Beside that, async kinds that spool say, in the worker thread, of each line
+ * in flight that has meta.spool: its place in the spool is free (it is also
+ * reported above), or it could not be delivered now and is to come again (this
+ * is its report).
+ */
+void sink_release(struct sink *sink, const struct line_meta *meta);
+void sink_give_back(struct sink *sink, const struct line_meta *meta);
 
 #endif

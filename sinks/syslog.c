@@ -291,6 +291,14 @@ static int syslog_reopen(struct sink *sink)
 	return r;
 }
 
+static void syslog_origin(struct sink *sink)
+{
+	struct syslog_sink *s = sink->priv;
+
+	syslog_form_init(&s->form, sink->options, s->link.target.transport, sink->origin);
+	syslog_form_connected(&s->form, s->link.datagram);
+}
+
 static void syslog_flush(struct sink *sink, uint64_t deadline_ns)
 {
 	struct syslog_sink *s = sink->priv;
@@ -313,6 +321,7 @@ const struct sink_ops sink_syslog = {
 	.keys = syslog_keys,
 	.options_size = sizeof(struct syslog_options),
 	.batch_bytes = 256 << 10,
+	.spools = true,
 	.patient = true,
 	.check = syslog_check,
 	.from_url = syslog_from_url,
@@ -321,5 +330,6 @@ const struct sink_ops sink_syslog = {
 	.flush = syslog_flush,
 	.reopen = syslog_reopen,
 	.tick = syslog_tick,
+	.origin = syslog_origin,
 	.close = syslog_close,
 };

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../streamer/log.h"
+#include "spool.h"
 #include "worker_internal.h"
 
 uint64_t worker_now(void)
@@ -44,12 +45,18 @@ void worker_drop(struct worker *worker, enum sink_reason reason, uint64_t n, uin
 
 void worker_close(struct worker *worker, enum sink_reason reason)
 {
+	uint64_t kept;
+
 	if (worker->closed)
 		return;
 	worker->closed = true;
 	worker->closed_reason = reason;
 	worker->counters.dropped[reason] += worker->queue.events - worker->offered;
-	worker->counters.dropped[SINK_SHUTDOWN] += worker->counters.in_flight;
+	/* What is in flight out of a spool is in there still. */
+	kept = worker->spool.spool ? spool_taken(worker->spool.spool) : 0;
+	kept = kept < worker->counters.in_flight ? kept : worker->counters.in_flight;
+	worker->counters.spooled += kept;
+	worker->counters.dropped[SINK_SHUTDOWN] += worker->counters.in_flight - kept;
 	worker->counters.in_flight = 0;
 	pthread_cond_broadcast(&worker->room_made);
 }
@@ -107,6 +114,8 @@ static enum sink_reason full_reason(const struct worker *worker)
 {
 	if (worker->closed)
 		return worker->closed_reason;
+	if (worker->spool.spool)
+		return worker->spool.failing ? worker->spool.reason : SINK_QUEUE_FULL;
 	return worker->stalled ? worker->stalled_reason : SINK_QUEUE_FULL;
 }
 
@@ -263,6 +272,9 @@ int worker_new(const struct config_sink *config, struct workers *all, struct wor
 		r = -errno;
 		snprintf(error, error_size, "sink %s: eventfd: %s", config->name, strerror(-r));
 	} else {
+		r = worker_spool_open(worker, config, error, error_size);
+	}
+	if (!r) {
 		r = config->ops->open(&worker->sink, error, error_size);
 		worker->opened = !r;
 	}
@@ -319,6 +331,7 @@ void worker_free(struct worker *worker)
 		worker->sink.ops->close(&worker->sink, 0);
 		queue_destroy(&worker->queue);
 	}
+	spool_close(worker->spool.spool);
 	if (worker->wake_fd >= 0)
 		close(worker->wake_fd);
 	pthread_cond_destroy(&worker->room_made);

@@ -9,7 +9,26 @@
 
 #include "worker.h"
 
+struct spool;
+
 #define WORKER_LINES 1024 /* in one write */
+
+/* The spool of a sink that has one: the lines go from the queue into it, and from there to write(). */
+struct worker_spool {
+	struct spool *spool; /* NULL: the sink has none */
+	const char *path;
+	const struct sink_origin *own, *origin; /* this run, whoever wrote the lines below */
+	const struct line *lines;               /* next to be written, looked at outside of the lock */
+	size_t n;
+	uint64_t returned;            /* lines given back since the last rewind */
+	uint64_t rewind_ns, pause_ns; /* when to rewind, and the pause before it */
+	uint64_t retry_ns;            /* when failing: next try to append */
+	uint64_t quiet_ns[3];         /* no further message of a kind before */
+
+	/* under the lock */
+	bool failing; /* it takes no lines: they wait in the queue, and what does not fit there is lost */
+	enum sink_reason reason;
+};
 
 struct worker {
 	struct sink sink;
@@ -51,6 +70,7 @@ struct worker {
 	struct sink_loss loss;       /* being told while loss_line.len > 0 */
 	struct line loss_line;
 	bool loss_failed; /* it could not be encoded */
+	struct worker_spool spool;
 	struct line array[WORKER_LINES];
 	char loss_text[FANOUT_MAX_LINE];
 };
@@ -61,6 +81,38 @@ struct worker {
 void worker_drop(struct worker *worker, enum sink_reason reason, uint64_t n, uint64_t first, uint64_t last);
 /** worker_close - from now on everything is lost for @reason, beginning with what is queued */
 void worker_close(struct worker *worker, enum sink_reason reason);
+
+/* ---- worker_spool.c: what differs for a sink with a spool ---- */
+
+int worker_spool_open(struct worker *worker, const struct config_sink *config, char *error,
+		      size_t error_size);
+/** worker_spool_turn - lines from the queue into the spool, and a look at the next ones */
+void worker_spool_turn(struct worker *worker);
+/** worker_spool_wait - likewise, before waiting in a write; returns until when at most */
+uint64_t worker_spool_wait(struct worker *worker);
+/** worker_spool_settle - account for what write() did with lines out of the spool */
+void worker_spool_settle(struct worker *worker, const struct line *lines, size_t n,
+			 struct sink_result *result);
+/** worker_origin - tell the kind whose lines come now */
+void worker_origin(struct worker *worker, const struct sink_origin *origin);
+/** worker_spool_end - what is still queued goes into the spool, which is closed */
+void worker_spool_end(struct worker *worker);
+
+/* Under the lock. */
+
+/** worker_spool_more - are there lines that the spool would take now? */
+bool worker_spool_more(const struct worker *worker);
+/** worker_spool_until - when there is something to do without anybody's waking us */
+uint64_t worker_spool_until(const struct worker *worker);
+/** worker_spool_direct - may lines of the queue be written without having been in the spool? */
+bool worker_spool_direct(const struct worker *worker);
+
+/* worker_thread.c */
+
+/** worker_state - how the result changes what happens to the lines to come; under the lock */
+void worker_state(struct worker *worker, const struct sink_result *result);
+/** worker_pace - stalled or flowing again: when to try next, and whom to tell */
+void worker_pace(struct worker *worker, const struct sink_result *result);
 
 /** worker_signal - make an eventfd readable */
 void worker_signal(int fd);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../streamer/log.h"
+#include "spool.h"
 #include "worker_internal.h"
 
 #define MS               1000000ull
@@ -52,8 +53,12 @@ int sink_poll(struct sink *sink, int fd, short events, uint64_t timeout_ns)
 	for (;;) {
 		struct pollfd p = {.fd = fd, .events = events};
 		uint64_t deadline = worker->finish_ns ? worker->finish_ns : atomic_load(&worker->deadline_ns);
-		int r = worker_poll(worker, &p, min_u64(deadline, end));
+		uint64_t until = min_u64(deadline, end);
+		int r;
 
+		if (worker->spool.spool)
+			until = min_u64(until, worker_spool_wait(worker));
+		r = worker_poll(worker, &p, until);
 		if (p.revents)
 			return 1;
 		if (r < 0 && r != -EINTR)
@@ -66,7 +71,17 @@ int sink_poll(struct sink *sink, int fd, short events, uint64_t timeout_ns)
 }
 
 /* The thread's next step, and what it needs. */
-enum step_kind { STEP_SLEEP, STEP_TICK, STEP_REOPEN, STEP_ROTATE, STEP_LOSS, STEP_LINES, STEP_END };
+enum step_kind {
+	STEP_SLEEP,
+	STEP_AGAIN, /* there is something new for the spool */
+	STEP_TICK,
+	STEP_REOPEN,
+	STEP_ROTATE,
+	STEP_LOSS,
+	STEP_LINES,
+	STEP_SPOOLED, /* lines out of the spool */
+	STEP_END
+};
 
 struct step {
 	enum step_kind kind;
@@ -83,16 +98,16 @@ static void stall_message(struct worker *worker, const struct sink_result *resul
 		return;
 	worker->told = true;
 	worker->quiet_ns = now + WORKER_QUIET_NS;
-	log_msg("sink %s: %s takes no lines: %s%s; they wait in the queue, what does not fit there is lost",
+	log_msg("sink %s: %s takes no lines: %s%s; they wait in the %s, what does not fit there is lost",
 		sink->name, sink->target ? sink->target : sink->ops->type,
 		result->detail  ? result->detail
 		: result->error ? strerror(result->error)
 				: sink_reason_names[result->reason],
-		result->error == ENOSPC || result->error == EDQUOT ? "; free some space" : "");
+		result->error == ENOSPC || result->error == EDQUOT ? "; free some space" : "",
+		worker->spool.spool ? "spool" : "queue");
 }
 
-/* Stalled or flowing again: when to try next, and whom to tell. */
-static void worker_pace(struct worker *worker, const struct sink_result *result)
+void worker_pace(struct worker *worker, const struct sink_result *result)
 {
 	uint64_t now = worker_now();
 
@@ -116,8 +131,7 @@ static void worker_pace(struct worker *worker, const struct sink_result *result)
 	worker->told = false;
 }
 
-/* Under the lock: how the result changes what happens to the lines to come. */
-static void worker_state(struct worker *worker, const struct sink_result *result)
+void worker_state(struct worker *worker, const struct sink_result *result)
 {
 	if (result->status == SINK_GONE || result->status == SINK_EXIT) {
 		worker->gone = true;
@@ -182,9 +196,14 @@ static void worker_settle_other(struct worker *worker, const struct sink_result 
 
 static void do_lines(struct worker *worker, const struct step *step)
 {
-	struct sink_result result = worker->sink.ops->write(&worker->sink, step->lines, step->n);
+	struct sink_result result;
 
-	worker_settle(worker, step, &result);
+	worker_origin(worker, step->kind == STEP_SPOOLED ? worker->spool.origin : worker->spool.own);
+	result = worker->sink.ops->write(&worker->sink, step->lines, step->n);
+	if (step->kind == STEP_SPOOLED)
+		worker_spool_settle(worker, step->lines, step->n, &result);
+	else
+		worker_settle(worker, step, &result);
 }
 
 /* It could not be told now: it is told later, with what comes to it. */
@@ -231,6 +250,7 @@ static void do_loss(struct worker *worker)
 
 	if (!worker->loss_line.len && !make_loss(worker))
 		return;
+	worker_origin(worker, worker->spool.own);
 	result = worker->sink.ops->write(&worker->sink, &worker->loss_line, 1);
 	if (result.taken || result.lost) {
 		worker->loss_line.len = 0;
@@ -298,7 +318,7 @@ static bool loss_due(const struct worker *worker, uint64_t now, bool stopping)
 {
 	if (worker->loss_line.len)
 		return true;
-	if (worker->partial || (worker->stalled && worker->queue.events))
+	if (worker->partial || (worker->stalled && (worker->queue.events || worker->counters.spooled)))
 		return false; /* the line that waits comes first */
 	if (stopping && !worker->queue.events)
 		return loss_wanted(worker, SINK_NEVER) && !worker->loss_failed;
@@ -310,20 +330,44 @@ static bool pausing(struct worker *worker, uint64_t now, bool stopping, struct s
 {
 	if (now >= worker->retry_ns)
 		return false;
-	if (stopping && !worker->sink.ops->patient) {
+	if (stopping && (!worker->sink.ops->patient || worker->spool.spool)) {
 		step->kind = STEP_END;
 		if (worker->last_try)
 			return true;
 		worker->last_try = true;
 		return false;
 	}
-	step->kind = STEP_SLEEP;
-	step->until_ns = min_u64(step->until_ns, worker->retry_ns);
+	step->kind = worker_spool_more(worker) ? STEP_AGAIN : STEP_SLEEP;
+	step->until_ns = min_u64(step->until_ns, min_u64(worker->retry_ns, worker_spool_until(worker)));
+	worker->sleeping = worker->spool.spool != NULL;
 	return true;
+}
+
+/* Lines of the spool: which were looked at is known since the turn. */
+static void offer_spooled(struct worker *worker, struct step *step, size_t max)
+{
+	size_t n = worker->spool.n < max ? worker->spool.n : max;
+
+	step->kind = STEP_SPOOLED;
+	step->lines = worker->spool.lines;
+	step->n = lines_within(step->lines, n, worker->sink.ops->batch_bytes);
+	step->n = step->n ? step->n : 1;
+	if (worker->sink.ops->async) {
+		worker->counters.spooled -= step->n;
+		worker->counters.in_flight += step->n;
+	}
 }
 
 static void offer(struct worker *worker, struct step *step, size_t max)
 {
+	if (worker->spool.n && !worker->held) {
+		offer_spooled(worker, step, max);
+		return;
+	}
+	if (worker->spool.spool && !worker_spool_direct(worker))
+		return;
+	if (worker->spool.spool && !worker->spool.failing)
+		max = 1; /* only the line that is partly out */
 	step->n = queue_peek(&worker->queue, worker->array, max, worker->sink.ops->batch_bytes, &step->lines);
 	if (!step->n)
 		return;
@@ -367,9 +411,12 @@ static struct step next_step(struct worker *worker, uint64_t now)
 	}
 	/* A pipe that is always full always has half a line in it: end that line, then tell the loss. */
 	offer(worker, &step, worker->partial && loss_wanted(worker, now) ? 1 : WORKER_LINES);
-	if (step.n || stopping)
+	if (!step.n && worker_spool_more(worker))
+		step.kind = STEP_AGAIN;
+	if (step.kind == STEP_AGAIN || step.n || stopping)
 		return step;
 	step.kind = STEP_SLEEP;
+	step.until_ns = min_u64(step.until_ns, worker_spool_until(worker));
 	if (worker->sink.ops->tick_ns)
 		step.until_ns = min_u64(step.until_ns, worker->tick_ns);
 	if (loss_wanted(worker, SINK_NEVER))
@@ -427,20 +474,34 @@ static void flush_sink(struct worker *worker, uint64_t deadline)
 		ops->flush(&worker->sink, deadline);
 }
 
+/* Under the lock: why what is still queued is lost. */
+static enum sink_reason end_reason(const struct worker *worker)
+{
+	if (worker->spool.failing)
+		return worker->spool.reason;
+	return worker->stalled ? worker->stalled_reason : SINK_SHUTDOWN;
+}
+
 static void worker_end(struct worker *worker)
 {
 	struct workers *all = worker->all;
 	struct sink *sink = &worker->sink;
 	uint64_t deadline = atomic_load(&worker->deadline_ns);
+	struct spool *spool;
 
 	if (!worker->gone)
 		finish_line(worker);
 	if (!worker->gone && sink->ops->flush)
 		flush_sink(worker, deadline);
+	if (worker->spool.spool)
+		worker_spool_end(worker);
 	pthread_mutex_lock(&worker->lock);
-	worker_close(worker, worker->stalled ? worker->stalled_reason : SINK_SHUTDOWN);
+	worker_close(worker, end_reason(worker));
 	queue_destroy(&worker->queue);
+	spool = worker->spool.spool;
+	worker->spool.spool = NULL;
 	pthread_mutex_unlock(&worker->lock);
+	spool_close(spool);
 	sink->ops->close(sink, deadline);
 	if (worker->wants_exit)
 		atomic_store(&all->exit, true);
@@ -460,6 +521,8 @@ void *worker_main(void *arg)
 	do {
 		uint64_t now = worker_now();
 
+		if (worker->spool.spool)
+			worker_spool_turn(worker);
 		pthread_mutex_lock(&worker->lock);
 		step = next_step(worker, now);
 		pthread_mutex_unlock(&worker->lock);
@@ -480,8 +543,10 @@ void *worker_main(void *arg)
 			do_loss(worker);
 			break;
 		case STEP_LINES:
+		case STEP_SPOOLED:
 			do_lines(worker, &step);
 			break;
+		case STEP_AGAIN:
 		case STEP_END:
 			break;
 		}
