@@ -83,7 +83,9 @@ static int multi_link(int prog, const struct target *target, unsigned flags)
 
 static int count_event(void *ctx, void *data, size_t size)
 {
-	++*(uint64_t *)ctx;
+	/* others may use the library at the same time */
+	if (*(const uint32_t *)data == (uint32_t)getpid())
+		++*(uint64_t *)ctx;
 	return 0;
 }
 
@@ -151,9 +153,10 @@ struct tap {
 
 static void take(void *ctx, const void *record, size_t size)
 {
+	const struct rec_call *call = record;
 	struct tap *tap = ctx;
 
-	tap->calls += *(const uint16_t *)record == REC_CALL;
+	tap->calls += call->kind == REC_CALL && call->pid_tgid >> 32 == (uint64_t)getpid();
 }
 
 static void *tap_reader(void *arg)
