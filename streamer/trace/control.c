@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,8 +31,9 @@ static void on_process_end(struct trace *trace, uint32_t index);
 static void on_duplicates(struct trace *trace, uint32_t index);
 static void on_all_gone(struct trace *trace, uint32_t index);
 static void on_mappings(struct trace *trace, uint32_t index);
+static void on_changes(struct trace *trace, uint32_t index);
 
-enum source { SIGNAL, HELD, COMMAND_EXEC, COMMAND_END, PROCESS_END, DUPLICATES, ALL_GONE, MAPPINGS };
+enum source { SIGNAL, HELD, COMMAND_EXEC, COMMAND_END, PROCESS_END, DUPLICATES, ALL_GONE, MAPPINGS, CHANGES };
 
 static const source_fn sources[] = {
 	[SIGNAL] = on_signal,
@@ -42,6 +44,7 @@ static const source_fn sources[] = {
 	[DUPLICATES] = on_duplicates,
 	[ALL_GONE] = on_all_gone,
 	[MAPPINGS] = on_mappings,
+	[CHANGES] = on_changes,
 };
 
 static int watch(struct trace *trace, int fd, enum source source, uint32_t index)
@@ -196,6 +199,11 @@ static void on_mappings(struct trace *trace, uint32_t index)
 	targets_new_mappings(trace);
 }
 
+static void on_changes(struct trace *trace, uint32_t index)
+{
+	targets_changes(trace);
+}
+
 /* ---- life ---- */
 
 static void add_requests(sigset_t *set)
@@ -274,9 +282,12 @@ int control_open(struct trace *trace)
 	trace->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (trace->epoll_fd < 0 || pipe2(trace->duplicate_fds, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
+	trace->changes_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK); /* without it probes go a little later */
 	err = open_signals(trace);
 	if (!err)
 		err = watch(trace, trace->duplicate_fds[0], DUPLICATES, 0);
+	if (!err)
+		err = watch(trace, trace->changes_fd, CHANGES, 0);
 	if (!err)
 		err = watch(trace, fanout_gone_fd(stream_fanout(trace->stream)), ALL_GONE, 0);
 	if (!err)
@@ -329,6 +340,7 @@ void control_close(struct trace *trace)
 			close(trace->pid_fds[i]);
 	free(trace->pid_fds);
 	close(trace->signal_fd);
+	close(trace->changes_fd);
 	close(trace->duplicate_fds[0]);
 	close(trace->duplicate_fds[1]);
 	close(trace->epoll_fd);

@@ -8,6 +8,7 @@
 #include "../find/list.h"
 #include "../find/watch.h"
 #include "../launch/launch.h"
+#include "../launch/shown.h"
 #include "../route/stream.h"
 #include "trace.h"
 
@@ -15,7 +16,9 @@
 struct attached {
 	char *path;
 	unsigned functions;
-	bool gone; /* detached again */
+	struct shown_key key; /* what the file was then */
+	int change;           /* inotify watch, or -1 */
+	bool gone;            /* detached again */
 };
 
 struct trace {
@@ -28,13 +31,14 @@ struct trace {
 	struct launch *launch; /* with a command */
 	struct launch_user user;
 	struct find_watch *watch;  /* of new mappings; NULL where every file is shown before it is mapped */
-	struct seen seen;          /* files that were looked into */
+	struct shown *looked;      /* files that were looked into */
 	struct attached *attached; /* [attach id - 1] */
 	unsigned nattached;
 	unsigned refused;  /* CUDA libraries that could not be probed */
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
 	int epoll_fd, signal_fd, duplicate_fds[2];
-	int *pid_fds; /* of -p, -1 when ended */
+	int changes_fd; /* inotify: files with probes are written to */
+	int *pid_fds;   /* of -p, -1 when ended */
 	size_t npids_alive;
 	const char *stop_reason; /* NULL: running */
 	int signals;             /* INT and TERM so far */
@@ -52,12 +56,14 @@ void targets_show(struct trace *trace, pid_t pid, int fd, const char *path);
 void targets_new_mappings(struct trace *trace);
 /** targets_detach - remove a file's probes, with a `detach` event */
 void targets_detach(struct trace *trace, unsigned attach_id, const char *reason);
+/** targets_changes - files were written to: their probes are wrong from now on, and go */
+void targets_changes(struct trace *trace);
 void targets_free(struct trace *trace);
 
 /* control.c */
 
-/** control_hold_requests - HUP, USR1 and USR2 wait from now on: whoever rotates files does not know how far the
- * start has got */
+/** control_hold_requests - HUP, USR1 and USR2 wait from now on: whoever rotates files does not know how far
+ * the start has got */
 void control_hold_requests(void);
 /** control_open - descriptors and signals of the control thread; 0 or a negative errno */
 int control_open(struct trace *trace);

@@ -5,9 +5,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/inotify.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,14 +52,27 @@ static json_t *attach_body(const struct trace *trace, unsigned id, const char *p
 	return body;
 }
 
-static int remember(struct trace *trace, const char *path, unsigned functions)
+/* Watches an open file for writes. Returns -1 where that is not possible. */
+static int watch_changes(const struct trace *trace, int fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return inotify_add_watch(trace->changes_fd, path, IN_MODIFY);
+}
+
+static int remember(struct trace *trace, int fd, const struct shown_key *key, const char *path,
+		    unsigned functions)
 {
 	struct attached *grown = realloc(trace->attached, (trace->nattached + 1) * sizeof(*grown));
 
 	if (!grown)
 		return -ENOMEM;
 	trace->attached = grown;
-	grown[trace->nattached] = (struct attached){.path = strdup(path), .functions = functions};
+	grown[trace->nattached] = (struct attached){.path = strdup(path),
+						    .functions = functions,
+						    .key = *key,
+						    .change = watch_changes(trace, fd)};
 	trace->nattached++;
 	return 0;
 }
@@ -96,7 +110,8 @@ static int attach_functions(struct trace *trace, int fd, unsigned id, const stru
 	return err;
 }
 
-static void attach_image(struct trace *trace, int fd, const char *path, pid_t pid, struct find_image *image)
+static void attach_image(struct trace *trace, int fd, const struct shown_key *key, const char *path,
+			 pid_t pid, struct find_image *image)
 {
 	unsigned id = trace->nattached + 1;
 	struct capture_attached result;
@@ -117,7 +132,7 @@ static void attach_image(struct trace *trace, int fd, const char *path, pid_t pi
 	if (result.failed)
 		log_msg("%s: %u of %zu functions cannot be probed: %s", path, result.failed, n,
 			strerror(result.error));
-	if (remember(trace, path, result.functions)) {
+	if (remember(trace, fd, key, path, result.functions)) {
 		capture_detach(trace->capture, id);
 		log_msg("%s: cannot probe: out of memory", path);
 		return;
@@ -126,21 +141,44 @@ static void attach_image(struct trace *trace, int fd, const char *path, pid_t pi
 		    attach_body(trace, id, path, image, &result, pid, now_ns() - start));
 }
 
+static bool is_inode(const struct shown_key *a, const struct shown_key *b)
+{
+	return a->ino == b->ino && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
+}
+
+/*
+ * A file that was written over has its old contents' probes, which would break
+ * instructions of the new ones. They go before the file is mapped, or at the
+ * latest when it was.
+ */
+static void detach_outdated(struct trace *trace, const struct shown_key *key)
+{
+	unsigned i;
+
+	for (i = 0; i < trace->nattached; i++)
+		if (is_inode(&trace->attached[i].key, key))
+			targets_detach(trace, i + 1, "changed");
+}
+
 /* Look into an open file once. Returns the result of find_image_read(), or 1 for a file seen before. */
 static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 {
 	struct find_image image;
-	struct stat st;
+	struct shown_key key;
 	int err;
 
-	if (fstat(fd, &st))
-		return -errno;
-	if (!seen_put(&trace->seen, st.st_dev, st.st_ino, 0))
+	err = shown_key(fd, "", AT_EMPTY_PATH, &key);
+	if (err != 1)
+		return err ? err : -EINVAL;
+	if (shown_has(trace->looked, &key))
 		return 1;
+	shown_add(trace->looked, &key);
+	targets_changes(trace); /* of the past; what comes later concerns the new probes */
+	detach_outdated(trace, &key);
 	err = find_image_read(fd, &image);
 	if (err)
 		return err;
-	attach_image(trace, fd, path, pid, &image);
+	attach_image(trace, fd, &key, path, pid, &image);
 	find_image_free(&image);
 	return 0;
 }
@@ -153,12 +191,26 @@ void targets_show(struct trace *trace, pid_t pid, int fd, const char *path)
 		log_msg("%s: not traced: %s", path, find_error_text(err));
 }
 
+/* Whether a file was looked into, without opening it. Inode numbers are given away again, and a file
+ * can be written over: only its times tell. */
+static bool is_known(const struct trace *trace, const struct find_file *file)
+{
+	struct shown_key key;
+	char path[96];
+
+	if (file->pid)
+		snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)file->pid,
+			 (unsigned long long)file->map_start, (unsigned long long)file->map_end);
+	return shown_key(AT_FDCWD, file->pid ? path : file->path, 0, &key) == 1 &&
+	       shown_has(trace->looked, &key);
+}
+
 static int show_file(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
 	int fd;
 
-	if (seen_find(&trace->seen, file->dev, file->ino))
+	if (is_known(trace, file))
 		return 0;
 	fd = find_open(file);
 	if (fd < 0)
@@ -239,6 +291,11 @@ int targets_find(struct trace *trace)
 	bool held = trace->launch && !launch_held(trace->launch);
 	int err;
 
+	trace->looked = shown_new();
+	if (!trace->looked) {
+		log_msg("out of memory");
+		return 1;
+	}
 	if (trace->config->libraries.n)
 		return find_configured(trace);
 	if (held)
@@ -269,11 +326,29 @@ void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
 		return;
 	attached = &trace->attached[attach_id - 1];
 	attached->gone = true;
+	if (attached->change >= 0)
+		inotify_rm_watch(trace->changes_fd, attached->change);
 	capture_detach(trace->capture, attach_id);
 	stream_post(trace->stream, EVENT_DETACH,
 		    json_pack("{sI so sI ss}", "attach_id", (json_int_t)attach_id, "path",
 			      encode_string(attached->path), "functions", (json_int_t)attached->functions,
 			      "reason", reason));
+}
+
+void targets_changes(struct trace *trace)
+{
+	char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+	const struct inotify_event *event;
+	ssize_t n, at;
+	unsigned i;
+
+	while ((n = read(trace->changes_fd, events, sizeof(events))) > 0)
+		for (at = 0; at < n; at += sizeof(*event) + event->len) {
+			event = (const void *)(events + at);
+			for (i = 0; i < trace->nattached && event->mask & IN_MODIFY; i++)
+				if (trace->attached[i].change == event->wd)
+					targets_detach(trace, i + 1, "changed");
+		}
 }
 
 void targets_free(struct trace *trace)
@@ -284,5 +359,5 @@ void targets_free(struct trace *trace)
 		free(trace->attached[i].path);
 	free(trace->attached);
 	find_watch_free(trace->watch);
-	seen_free(&trace->seen);
+	shown_free(trace->looked);
 }

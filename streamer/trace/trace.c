@@ -241,6 +241,7 @@ int trace_run(const struct config *config, const struct cli *cli)
 			      .start_ns = now_ns(),
 			      .epoll_fd = -1,
 			      .signal_fd = -1,
+			      .changes_fd = -1,
 			      .duplicate_fds = {-1, -1}};
 	int code = begin(&trace);
 
