@@ -6,7 +6,7 @@ FAKE := $(BUILD)/fake
 FAKE_OBJ := $(FAKE)/obj
 FAKE_CFLAGS := -std=gnu17 -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -D_GNU_SOURCE -I. -fPIC \
 	-fvisibility=hidden -fcf-protection=none
-FAKE_TABLE := $(patsubst %,$(FAKE_OBJ)/%.o,table rows types names)
+FAKE_TABLE := $(patsubst %,$(FAKE_OBJ)/%.o,table rows types names glob)
 FAKE_COMMON := $(patsubst %,$(FAKE_OBJ)/%.o,dispatch plan outs special nest control thunk) $(FAKE_TABLE)
 FAKE_LIBS := $(patsubst %,$(FAKE)/%,libcudart.so.11.0 libcudart.so.12 libcudart.so.13 libcuda.so.1)
 TEST_PROGRAMS := $(patsubst tests/programs/%.c,$(BUILD)/e2e/%,$(filter-out \
