@@ -114,8 +114,11 @@ static char *escape(const char *text, size_t len, uint32_t *ret_len)
 	if (end - buffer > DECODE_MAX_KERNEL)
 		end = put_escaped(buffer, text, escape_whole(text, DECODE_MAX_KERNEL / ESCAPE_GROWTH));
 	*ret_len = end - buffer;
-	shown = realloc(buffer, *ret_len + 1);
-	return shown ? shown : buffer;
+	shown = malloc(*ret_len + 1);
+	if (shown)
+		memcpy(shown, buffer, *ret_len);
+	free(buffer);
+	return shown;
 }
 
 const char *names_shown(struct names *names, struct name *name, bool demangle, uint32_t *ret_len)
