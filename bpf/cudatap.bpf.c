@@ -41,6 +41,8 @@ char LICENSE[] SEC("license") = "GPL";
 /* A call under way. rec and data lie together: they are the record. */
 struct frame {
 	u64 sp;
+	u64 told_start_ns; /* on_look's: the call that it has told of, and when it does again */
+	u64 tell_ns;
 	u32 len;   /* of data */
 	u16 muted; /* not emitted, but counted as muted */
 	u16 state; /* enum rec_row_state; ON only where it is to be emitted */
@@ -55,6 +57,7 @@ struct thread_state {
 	u8 selected;
 	u8 announced;
 	u8 duplicate_told;
+	u32 counted; /* its open calls, after recording has stopped */
 	struct frame frames[REC_MAX_DEPTH];
 };
 
@@ -94,6 +97,19 @@ struct {
 	__type(key, int);
 	__type(value, struct name_record);
 } name_records SEC(".maps");
+
+/* Where on_look builds a record; user space runs one at a time. */
+struct open_record {
+	struct rec_call rec;
+	u8 data[REC_MAX_DATA];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct open_record);
+} open_record SEC(".maps");
 
 /* Selected processes, by their pid in cudatap's own pid namespace. */
 struct {
@@ -580,6 +596,8 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	if (!t->announced && state != REC_ROW_MUTED && !announce(t))
 		c->v[REC_LOST_THREADS]++;
 	f = frame_at(t, depth);
+	f->rec.start_ns = 0; /* on_look: not yet */
+	barrier();
 	f->sp = REGS_SP(ctx);
 	f->muted = !nested && !(state & REC_ROW_ON);
 	f->state = state;
@@ -610,6 +628,7 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	if (desc->nentry && state & REC_ROW_ON)
 		c->v[REC_READ_FAILED] +=
 			(sleepable ? read_ops_sleepable : read_ops_plain)(f, row, 0, desc->nentry, 0);
+	barrier();
 	f->rec.start_ns = bpf_ktime_get_boot_ns();
 	return true;
 }
@@ -731,14 +750,38 @@ PAIR(_sleepable, true)
 
 /* ---- lives of threads ---- */
 
+/* The calls of a thread that are under way and have no other end so far. */
+static __always_inline u32 open_calls(struct thread_state *t)
+{
+	u32 depth = t->depth, i, n = 0;
+
+	for (i = 0; i < REC_MAX_DEPTH; i++) {
+		struct frame *f = frame_at(t, i);
+
+		if (i >= depth)
+			break;
+		if (f->muted || f->state & REC_ROW_ON)
+			n++;
+	}
+	return n;
+}
+
+/* Once recording has stopped nothing but this and on_look() touches the frames: one of them counts. */
+static __always_inline u32 take_open_calls(struct thread_state *t)
+{
+	return __sync_lock_test_and_set(&t->counted, 1) ? 0 : open_calls(t);
+}
+
 /* What a thread leaves open when it ends or execs will not return. */
 static __always_inline void close_frames(struct thread_state *t, struct counters *c)
 {
 	u32 depth = t->depth, i;
 
-	t->depth = 0;
-	if (!shared.recording)
+	if (!shared.recording) {
+		c->v[REC_LEFT_OPEN] += take_open_calls(t);
 		return;
+	}
+	t->depth = 0;
 	for (i = 0; i < REC_MAX_DEPTH; i++) {
 		struct frame *f = frame_at(t, i);
 
@@ -822,5 +865,66 @@ int BPF_PROG(on_rename, struct task_struct *task)
 
 	if (t)
 		t->announced = 0;
+	return 0;
+}
+
+/* ---- a look at all threads ---- */
+
+/* One open call as it is now. Its thread runs on meanwhile: the copy counts only if the call did not change. */
+static __always_inline void tell_open(struct thread_state *t, u32 i, u64 now)
+{
+	struct frame *f = frame_at(t, i);
+	u64 start = READ_ONCE(f->rec.start_ns);
+	struct open_record *o;
+	u32 zero = 0, len;
+
+	if (!start || now < start + shared.open_after_ns || (f->told_start_ns == start && now < f->tell_ns))
+		return;
+	o = bpf_map_lookup_elem(&open_record, &zero);
+	if (!o)
+		return;
+	len = f->len;
+	if (len > REC_MAX_DATA)
+		len = REC_MAX_DATA;
+	bpf_probe_read_kernel(&o->rec, sizeof(o->rec) + len, &f->rec);
+	barrier();
+	if (READ_ONCE(f->rec.start_ns) != start || READ_ONCE(t->depth) <= i)
+		return;
+	o->rec.kind = REC_OPEN;
+	o->rec.end_ns = now;
+	if (bpf_ringbuf_output(&ring, o, sizeof(o->rec) + len, BPF_RB_NO_WAKEUP))
+		return; /* next time */
+	f->told_start_ns = start;
+	f->tell_ns = now + (now - start);
+	wake_reader();
+}
+
+SEC("iter/task")
+int on_look(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread_state *t;
+	u64 now;
+	u32 i;
+
+	if (!task)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (!t)
+		return 0;
+	if (!shared.recording) {
+		shared.open_calls += take_open_calls(t);
+		return 0;
+	}
+	shared.open_calls += open_calls(t);
+	if (!shared.open_after_ns)
+		return 0;
+	now = bpf_ktime_get_boot_ns();
+	for (i = 0; i < REC_MAX_DEPTH; i++) {
+		if (i >= t->depth)
+			break;
+		if (frame_at(t, i)->state & REC_ROW_ON)
+			tell_open(t, i, now);
+	}
 	return 0;
 }

@@ -60,6 +60,12 @@ struct task_struct {
 	char comm[REC_COMM_LEN];
 };
 
+/* what a program of type iter/task is given */
+struct bpf_iter__task {
+	void *meta;
+	struct task_struct *task;
+};
+
 #pragma clang attribute pop
 
 #endif

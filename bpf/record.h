@@ -47,6 +47,7 @@ enum rec_kind {
 	REC_DUPLICATE, /* two probes sit on one function */
 	REC_NAME,      /* in the names ring: a struct rec_call that named a kernel or unloaded a module; all
 			* its slots are read on return, strings up to REC_MAX_NAME */
+	REC_OPEN,      /* a struct rec_call and what it has so far: it was under way at end_ns */
 };
 
 /* flags of rec_call */
@@ -176,6 +177,7 @@ enum rec_counter {
 	REC_LOST_NAMES,      /* the names ring was full: kernels without a name */
 	REC_READ_FAILED,     /* slots that could not be read */
 	REC_ORPHAN_EXITS,    /* returns without an entry: fork inside a call, attach inside a call */
+	REC_LEFT_OPEN,       /* calls under way whose thread ended after recording had stopped */
 	REC_NCOUNTERS
 };
 
@@ -191,6 +193,8 @@ struct rec_shared {
 	u64 names_wake_level; /* the same of the names ring */
 	u32 armed;            /* enum rec_armed, both sides */
 	u32 reserved;
+	u64 open_after_ns; /* calls that last longer are told of by on_look; 0: none are */
+	u64 open_calls;    /* what the last run of on_look found under way; set to 0 before it */
 	u8 row_state[REC_MAX_ROWS];
 	/* written by BPF */
 	u64 lost_by_row[REC_MAX_ROWS];

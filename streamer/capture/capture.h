@@ -33,6 +33,7 @@ struct capture_options {
 	bool nested;
 	bool select_pids; /* only processes given by capture_select_pid() */
 	bool follow_children;
+	uint64_t open_after_ns;   /* calls that last longer are told of by capture_look(); 0: none are */
 	const struct plan *plans; /* [table_nrows]; kept until capture_free() */
 	const uint8_t *row_state; /* [table_nrows], enum rec_row_state */
 };
@@ -84,6 +85,17 @@ unsigned capture_detach(struct capture *capture, unsigned attach_id);
 
 /** capture_detach_all - remove all probes, in the background where that takes long (classic) */
 void capture_detach_all(struct capture *capture);
+
+/**
+ * capture_look - walk over all threads and their open calls
+ * @ret_open: calls under way. Once recording has stopped, each is counted one time in the capture's life,
+ *	here or, where its thread ended, in REC_LEFT_OPEN: call it before capture_counters() then.
+ * While recording, puts a REC_OPEN record into the ring for each call that has lasted open_after_ns, and again
+ * whenever it has lasted twice as long. One thread at a time.
+ * Returns 0, -EXDEV when only the threads of cudatap's own pid namespace could be visited, or another
+ * negative errno.
+ */
+int capture_look(struct capture *capture, uint64_t *ret_open);
 
 /* Sums over CPUs, read one after the other: exact when the traced programs are quiet. */
 struct capture_counters {

@@ -28,6 +28,7 @@ struct capture {
 	int pids_fd, counters_fd, ring_fd, names_fd;
 	int epoll_fd, wake_fd;
 	struct bpf_link *tracepoints[4];
+	struct bpf_link *look; /* the program that walks over all threads */
 	struct probe_set *sets;
 	size_t nsets;
 	bool busy;    /* the last turn of the reader brought something */

@@ -52,6 +52,9 @@ static int print_nothing(enum libbpf_print_level level, const char *format, va_l
 	return 0;
 }
 
+/* PROC_PID_INIT_INO of the kernel's linux/proc_ns.h */
+#define INITIAL_PIDNS 0xeffffffcu
+
 static uint32_t pidns_ino(void)
 {
 	struct stat st;
@@ -92,6 +95,7 @@ static int map_shared(struct capture *capture, const struct capture_options *opt
 	shared->follow_children = options->follow_children;
 	shared->select_gen = 1;
 	shared->pidns_ino = pidns_ino();
+	shared->open_after_ns = options->open_after_ns;
 	shared->wake_level = options->ring_size / 4;
 	shared->names_wake_level =
 		bpf_map__max_entries(bpf_object__find_map_by_name(capture->object, "names")) / 4;
@@ -113,7 +117,9 @@ static int attach_tracepoints(struct capture *capture)
 		if (!capture->tracepoints[i])
 			return -errno;
 	}
-	return 0;
+	capture->look =
+		bpf_program__attach_iter(bpf_object__find_program_by_name(capture->object, "on_look"), NULL);
+	return capture->look ? 0 : -errno;
 }
 
 static void unload(struct capture *capture)
@@ -124,6 +130,8 @@ static void unload(struct capture *capture)
 		bpf_link__destroy(capture->tracepoints[i]);
 		capture->tracepoints[i] = NULL;
 	}
+	bpf_link__destroy(capture->look);
+	capture->look = NULL;
 	ring_close(capture);
 	if (capture->shared)
 		munmap(capture->shared, capture->shared_size);
@@ -255,6 +263,25 @@ int capture_select_pid(struct capture *capture, pid_t pid, bool selected)
 void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state state)
 {
 	__atomic_store_n(&capture->shared->row_state[row], state, __ATOMIC_RELAXED);
+}
+
+int capture_look(struct capture *capture, uint64_t *ret_open)
+{
+	struct rec_shared *shared = capture->shared;
+	int fd = bpf_iter_create(bpf_link__fd(capture->look));
+	char nothing[64];
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	shared->open_calls = 0;
+	do
+		n = read(fd, nothing, sizeof(nothing));
+	while (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)));
+	close(fd);
+	*ret_open = shared->open_calls;
+	/* tasks of other pid namespaces have not been visited */
+	return shared->pidns_ino == INITIAL_PIDNS ? 0 : -EXDEV;
 }
 
 void capture_counters(const struct capture *capture, struct capture_counters *ret_counters)
