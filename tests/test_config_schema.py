@@ -43,6 +43,14 @@ def construct_int(loader, node):
 Core.add_constructor("tag:yaml.org,2002:int", construct_int)
 
 
+def examples():
+    found = sorted((HERE.parent / "examples").glob("**/*.yaml"))
+    # what the editor is told to check by
+    mine = [path for path in found if path.read_text().startswith("# yaml-language-server: $schema=")]
+    assert mine
+    return [pytest.param(path, id=path.stem) for path in mine]
+
+
 def files(kind):
     found = [path for path in sorted((HERE / "config" / kind).glob("*.yaml")) if path.stem not in BEYOND]
     assert len(found) > 15
@@ -60,6 +68,14 @@ def test_good(path):
     document = yaml.load(path.read_bytes(), Core)
     errors = [f"{e.json_path}: {e.message}" for e in validator().iter_errors(document)]
     assert not errors
+
+
+@pytest.mark.parametrize("path", examples())
+def test_example(path):
+    first = path.read_text().splitlines()[0]
+    schema = path.parent / first.split("$schema=")[1]
+    assert json.loads(schema.read_text()) == SCHEMA
+    test_good(path)
 
 
 @pytest.mark.parametrize("path", files("wrong"))

@@ -322,6 +322,27 @@ static void test_diff(void **state)
 	config_free(b);
 }
 
+/* The page's examples are right. */
+static void test_page(void **state)
+{
+	char *page = slurp("docs/profiles.md", NULL), *next = page, *end;
+	unsigned found = 0;
+
+	setenv("NODE_NAME", "gpu07", 1);
+	while ((next = strstr(next, "```yaml\n"))) {
+		next += strlen("```yaml\n");
+		end = strstr(next, "```\n");
+		assert_non_null(end);
+		*end = '\0';
+		config_free(load_good(next));
+		next = end + 1;
+		found++;
+	}
+	unsetenv("NODE_NAME");
+	assert_int_equal(found, 3);
+	free(page);
+}
+
 /* Each mistake is told once, however often it is read; what others have at fault stops this one too. */
 static void test_each_mistake_once(void **state)
 {
@@ -362,6 +383,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_choice),
 		cmocka_unit_test(test_dev_and_prod),
 		cmocka_unit_test(test_diff),
+		cmocka_unit_test(test_page),
 		cmocka_unit_test(test_each_mistake_once),
 		cmocka_unit_test(test_many_mistakes_are_counted_once),
 	};
