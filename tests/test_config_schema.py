@@ -1,5 +1,6 @@
 """The JSON Schema for editors, by an independent validator: it takes every good file and refuses the wrong ones."""
 
+import functools
 import json
 import pathlib
 import re
@@ -11,12 +12,21 @@ import yaml
 HERE = pathlib.Path(__file__).parent
 SCHEMA = json.loads((HERE.parent / "docs" / "config.schema.json").read_text())
 
-# Mistakes that a schema cannot express: they need the API table, arithmetic, or the text itself.
+# Mistakes that a schema cannot express: they need the API table, arithmetic, the text itself, other files,
+# variables' values, or names that stand elsewhere in the file.
 BEYOND = {
-    "duplicate_key", "duration_fraction", "duration_high", "duration_low",
-    "duration_zero", "field_taken", "fields_long", "function", "function_far", "function_glob", "function_tail",
-    "many_mistakes", "nothing_selected", "nul_escape", "size_fraction", "size_large", "size_overflow",
-    "size_overflow_unit", "size_power", "size_power_decimal", "size_small", "tag", "utf16",
+    "duplicate_key", "duration_fraction", "duration_high", "duration_low", "duration_zero",
+    "extends_itself", "extends_unknown",
+    "field_taken", "fields_long", "function", "function_far", "function_glob", "function_tail",
+    "include_circle", "include_control", "include_deep", "include_directory", "include_glob_dir", "include_itself",
+    "include_missing", "include_not_map", "include_unset",
+    "many_mistakes", "nothing_selected", "nul_escape",
+    "profile_none", "profile_nothing_selected", "profile_sink_no_type", "profile_sink_remove", "profile_sinks_gone",
+    "profile_unknown",
+    "sink_block", "size_fraction", "size_large", "size_overflow", "size_overflow_unit", "size_power",
+    "size_power_decimal", "size_small",
+    "tag", "utf16",
+    "variable_in_default", "variable_null", "variable_open", "variable_profile", "variable_type", "variable_unset",
 }
 
 
@@ -57,6 +67,7 @@ def files(kind):
     return [pytest.param(path, id=path.stem) for path in found]
 
 
+@functools.cache
 def validator():
     cls = jsonschema.validators.validator_for(SCHEMA)
     cls.check_schema(SCHEMA)
@@ -85,6 +96,10 @@ def test_wrong(path):
     except (yaml.YAMLError, UnicodeDecodeError):
         return
     assert not validator().is_valid(document)
+
+
+def test_fifty_are_refused():
+    assert len(files("wrong")) >= 50
 
 
 def test_exceptions_are_needed():
