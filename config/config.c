@@ -99,10 +99,18 @@ static int choose(struct loading *l)
 	return profiles_find(&l->profiles, wish->text, &wish->mark, l->errors);
 }
 
-static void read_profile(struct loading *l, const struct profile *profile, bool chosen)
+/* What it extends comes first, so that each mistake is told of the profile that makes it. */
+static void read_profile(struct loading *l, int index, int chosen)
 {
+	struct profile *profile = &l->profiles.list[index];
+
+	if (profile->read || !profile->whole)
+		return;
+	profile->read = true;
+	if (profile->parent >= 0)
+		read_profile(l, profile->parent, chosen);
 	l->errors->profile = profile->name->text;
-	if (chosen)
+	if (index == chosen)
 		read_map(l, profile->whole, l->config);
 	else
 		read_elsewhere(l, profile->whole, profile->extended);
@@ -124,13 +132,10 @@ static void read_profiles(struct loading *l, const struct node *root)
 		read_map(l, p->base, l->config);
 	else
 		read_elsewhere(l, p->base, true);
-	if (chosen >= 0 && p->list[chosen].whole) {
+	if (chosen >= 0)
 		l->config->profile = strdup(p->list[chosen].name->text);
-		read_profile(l, &p->list[chosen], true);
-	}
 	for (size_t i = 0; i < p->n; i++)
-		if ((int)i != chosen && p->list[i].whole)
-			read_profile(l, &p->list[i], false);
+		read_profile(l, i, chosen);
 }
 
 static void read_file(struct loading *l, const char *path, const char *text, size_t len)

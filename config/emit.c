@@ -134,8 +134,8 @@ static bool is_plain(const char *text)
 	return *text && strchr(first, *text) && !text[strspn(text, rest)] && !is_special(text);
 }
 
-/* Returns a copy to be freed, or NULL. */
-static char *as_utf8(const char *text, size_t *len)
+/* Returns a copy to be freed, or NULL: fit for YAML, and without variables (variables.h). */
+static char *as_written(const char *text, size_t *len)
 {
 	static const char replacement[] = "\xef\xbf\xbd";
 	char *copy = malloc(*len * 3 + 1);
@@ -143,6 +143,8 @@ static char *as_utf8(const char *text, size_t *len)
 
 	for (size_t i = 0; copy && i < *len; i += step ? step : 1) {
 		step = text_character(text + i, *len - i);
+		if (text[i] == '$' && text[i + 1] == '{')
+			copy[n++] = '$';
 		memcpy(copy + n, step ? text + i : replacement, step ? step : 3);
 		n += step ? step : 3;
 	}
@@ -153,7 +155,7 @@ static char *as_utf8(const char *text, size_t *len)
 void emit_text(struct emit *emit, const char *text)
 {
 	size_t len = strlen(text);
-	char *copy = as_utf8(text, &len);
+	char *copy = as_written(text, &len);
 
 	if (!copy) {
 		emit->err = -ENOMEM;

@@ -26,8 +26,8 @@ void emit_list_end(struct emit *emit);
 /** emit_word - as it is: numbers, words of the key table, keys */
 void emit_word(struct emit *emit, const char *word);
 
-/** emit_text - a user's text: quoted where YAML would read something else. Bytes that are no UTF-8 become
- * U+FFFD. */
+/** emit_text - a user's text: quoted where YAML would read something else, "${" as "$${". Bytes that are no
+ * UTF-8 become U+FFFD. */
 void emit_text(struct emit *emit, const char *text);
 
 /** emit_secret - a text that nobody is to see: EMIT_SECRET in its place */

@@ -16,6 +16,7 @@ struct profile {
 	int parent;                 /* index of what it extends; -1: the base */
 	bool extended;              /* another one extends it: it need not be complete */
 	int state;                  /* of profiles_read() */
+	bool read;                  /* for who reads them */
 	const struct node *whole;   /* base and all profiles it extends and itself; NULL: too large */
 };
 

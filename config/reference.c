@@ -5,6 +5,7 @@
 
 #include "config.h"
 #include "internal.h"
+#include "secret.h"
 #include "types.h"
 #include "units.h"
 
@@ -38,18 +39,25 @@ static const char intro[] =
 	"The command line goes over the file: `-f FAMILY,...` replaces `families`, `-p PID` replaces\n"
 	"`processes.pids`, and `-o SINK` replaces all `sinks` (`-` is stdout, anything else a file).\n"
 	"\n"
+	"Profiles, included files, `${VARIABLES}` and secrets in files are described in "
+	"[profiles.md](profiles.md).\n"
+	"\n"
 	"Sizes are bytes, or have a unit: `KiB`, `MiB`, `GiB`, `TiB` are powers of 1024, `kB`, `MB`, `GB`, "
 	"`TB`\n"
 	"powers of 1000. Durations always have one: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`. Both take a "
 	"decimal\n"
 	"point, as in `1.5s`. Where a list is expected, a single word stands for a list of one. A key "
 	"without a\n"
-	"value has its default. Globs have `*`, `?` and `[...]` as in a shell. Anchors, aliases and merge "
-	"keys\n"
-	"(`<<`) of YAML work; tags do not.\n"
+	"value has its default. Globs of functions have `*`, `?` and `[...]` as in a shell. Anchors, aliases "
+	"and\n"
+	"merge keys (`<<`) of YAML work; tags do not.\n"
 	"\n"
-	"A file has at most 1 MiB. Unknown and duplicate keys are errors, and so is a name that matches no\n"
-	"function: nothing is traced then, and cudatap ends with 2.\n";
+	"A configuration has at most 1 MiB in all its files. Unknown and duplicate keys are errors, and so "
+	"is a\n"
+	"name that matches no function: nothing is traced then, and cudatap ends with 2.\n"
+	"\n"
+	"Editors complete and check keys by [config.schema.json](config.schema.json), which\n"
+	"`cudatap config schema` prints: begin a file with `# yaml-language-server: $schema=PATH`.\n";
 
 /* Rows say it as a phrase; a table's cell begins and ends as a sentence does. */
 static void sentence(FILE *out, const char *text)
@@ -86,6 +94,7 @@ static void value(FILE *out, const struct key *key)
 		return;
 	}
 	if (key->words && key->type != KEY_STRINGS) {
+		fputs(key->type == KEY_WORDS ? "a list of " : "", out);
 		for (size_t i = 0; key->words[i]; i++)
 			fprintf(out, "%s`%s`", i ? ", " : "", key->words[i]);
 		return;
@@ -112,6 +121,18 @@ static void default_value(FILE *out, const struct key *key)
 
 /* ---- tables ---- */
 
+/* Some have a key of their own for the file. */
+static bool has_file_key(const struct key *keys, const struct key *secret)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "%s" SECRET_FILE_SUFFIX, secret->name);
+	for (const struct key *k = keys; k->name; k++)
+		if (!strcmp(k->name, name))
+			return true;
+	return false;
+}
+
 /* Maps are written as the dotted names of their keys. */
 static void rows(FILE *out, const struct key *keys, const char *prefix)
 {
@@ -132,6 +153,8 @@ static void rows(FILE *out, const struct key *keys, const char *prefix)
 		default_value(out, k);
 		fputs(" | ", out);
 		sentence(out, k->about);
+		if ((k->flags & KEY_SECRET) && !has_file_key(keys, k))
+			fprintf(out, " `%s" SECRET_FILE_SUFFIX "` names a file that has it.", k->name);
 		fputs(" |\n", out);
 	}
 }

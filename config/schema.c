@@ -171,7 +171,19 @@ static void allow_variables(json_t *schema)
 
 /* ---- a part of a file: something else completes it ---- */
 
-static void require_nothing(json_t *schema)
+/* null removes what has a name of the user's choice. */
+static void allow_null(json_t *map)
+{
+	json_t *value = json_object_get(map, "additionalProperties");
+
+	if (!json_is_object(value))
+		return;
+	value = json_pack("{s:[O, {s:s}]}", "anyOf", value, "type", "null");
+	json_object_set_new(map, "additionalProperties", value);
+}
+
+/* Makes the schema one of what may be incomplete: nothing is required, things of the user's are removed. */
+static void into_part(json_t *schema)
 {
 	const char *name;
 	json_t *value;
@@ -180,46 +192,29 @@ static void require_nothing(json_t *schema)
 	if (json_is_object(schema)) {
 		if (json_is_array(json_object_get(schema, "required")))
 			json_object_del(schema, "required");
-		json_object_foreach(schema, name, value) require_nothing(value);
+		allow_null(schema);
+		json_object_foreach(schema, name, value) into_part(value);
 	}
-	json_array_foreach(schema, i, value) require_nothing(value);
+	json_array_foreach(schema, i, value) into_part(value);
 }
 
-/* One for each kind, in the order of sink_kinds[]. */
-static json_t *sink_schemas(const json_t *sinks)
-{
-	json_t *map = json_array_get(json_object_get(sinks, "anyOf"), 0);
-
-	return json_object_get(json_object_get(map, "additionalProperties"), "anyOf");
-}
-
-/* The map of sinks where each may be incomplete, or null to remove it. */
-static json_t *sinks_in_part(const json_t *whole)
+/* Returns the schema of the incomplete, or NULL where that is no other. */
+static json_t *part_of(const json_t *whole)
 {
 	json_t *part = json_deep_copy(whole);
 
-	require_nothing(part);
-	json_array_append_new(sink_schemas(part), json_pack("{s:s}", "type", "null"));
-	return part;
-}
-
-static json_t *ref_to(const char *name)
-{
-	return json_pack("{s:o}", "$ref", json_sprintf("#/$defs/%s", name));
+	into_part(part);
+	if (!json_equal(part, whole))
+		return part;
+	json_decref(part);
+	return NULL;
 }
 
 /* ---- what several places have in common ---- */
 
-static bool requires_something(json_t *schema)
+static json_t *ref_to(const char *name)
 {
-	const char *name;
-	json_t *value;
-	size_t i;
-
-	json_object_foreach(schema, name,
-			    value) if (!strcmp(name, "required") || requires_something(value)) return true;
-	json_array_foreach(schema, i, value) if (requires_something(value)) return true;
-	return false;
+	return json_pack("{s:o}", "$ref", json_sprintf("#/$defs/%s", name));
 }
 
 static bool is_common(const char *name)
@@ -239,9 +234,11 @@ static void share_sink_keys(json_t *kind, const char *type, json_t *defs)
 
 	json_object_foreach_safe(properties, next, name, schema)
 	{
+		json_t *part = part_of(schema);
 		char def[128];
 
-		if (!strcmp(name, "type") || requires_something(schema))
+		json_decref(part);
+		if (part || !strcmp(name, "type"))
 			continue;
 		snprintf(def, sizeof(def), "%s.%s", is_common(name) ? "sink" : type, name);
 		json_object_set(defs, def, schema);
@@ -249,21 +246,64 @@ static void share_sink_keys(json_t *kind, const char *type, json_t *defs)
 	}
 }
 
-/* The properties that both have: a reference each. Layer keys are no part of a profile. */
-static json_t *references(const char *sinks)
+static void share_sinks(json_t *defs)
+{
+	json_t *map = json_array_get(json_object_get(json_object_get(defs, "sinks"), "anyOf"), 0);
+	json_t *kinds = json_object_get(json_object_get(map, "additionalProperties"), "anyOf");
+
+	/* one for each kind, in their order */
+	for (size_t i = 0; sink_kinds[i]; i++)
+		share_sink_keys(json_array_get(kinds, i), sink_kinds[i]->type, defs);
+}
+
+/* ---- all of it ---- */
+
+/* Moves what both a file and its profiles can have to $defs. Returns them, the incomplete ones as KEY_part.
+ */
+static json_t *definitions(json_t *properties)
+{
+	json_t *defs = json_object();
+
+	for (const struct key *k = config_keys; k->name; k++) {
+		if (k->flags & KEY_LAYER)
+			continue;
+		json_object_set(defs, k->name, json_object_get(properties, k->name));
+		json_object_del(properties, k->name);
+	}
+	share_sinks(defs);
+	for (const struct key *k = config_keys; k->name; k++) {
+		json_t *part = part_of(json_object_get(defs, k->name));
+		char name[128];
+
+		snprintf(name, sizeof(name), "%s_part", k->name);
+		if (part)
+			json_object_set_new(defs, name, part);
+	}
+	json_object_set_new(defs, "variable",
+			    json_pack("{s:s, s:s}", "type", "string", "pattern",
+				      "\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}"));
+	return defs;
+}
+
+/* A reference for each key. Layer keys are no part of a profile. @part: to the incomplete ones. */
+static json_t *references(const json_t *defs, bool part)
 {
 	json_t *properties = json_object();
+	char name[128];
 
-	for (const struct key *k = config_keys; k->name; k++)
-		if (!(k->flags & KEY_LAYER))
-			json_object_set_new(properties, k->name,
-					    ref_to(k->type == KEY_SINKS ? sinks : k->name));
+	for (const struct key *k = config_keys; k->name; k++) {
+		if (k->flags & KEY_LAYER)
+			continue;
+		snprintf(name, sizeof(name), "%s_part", k->name);
+		json_object_set_new(properties, k->name,
+				    ref_to(part && json_object_get(defs, name) ? name : k->name));
+	}
 	return properties;
 }
 
-static json_t *profile_schema(void)
+static json_t *profile_schema(const json_t *defs)
 {
-	json_t *properties = references("sinks_in_part");
+	json_t *properties = references(defs, true);
 
 	json_object_set_new(properties, "extends",
 			    json_pack("{s:s, s:[s,s]}", "description",
@@ -271,35 +311,6 @@ static json_t *profile_schema(void)
 				      "string", "null"));
 	return json_pack("{s:s, s:o, s:b}", "type", "object", "properties", properties,
 			 "additionalProperties", 0);
-}
-
-/* ---- all of it ---- */
-
-/* Moves what both a file and its profiles can have to $defs. */
-static json_t *definitions(json_t *properties)
-{
-	json_t *defs = json_object(), *kinds;
-
-	for (const struct key *k = config_keys; k->name; k++) {
-		json_t *schema = json_object_get(properties, k->name);
-
-		if (k->flags & KEY_LAYER)
-			continue;
-		json_object_set(defs, k->name, schema);
-		json_object_del(properties, k->name);
-	}
-	kinds = sink_schemas(json_object_get(defs, "sinks"));
-	for (size_t i = 0; sink_kinds[i]; i++)
-		share_sink_keys(json_array_get(kinds, i), sink_kinds[i]->type, defs);
-	json_object_set_new(defs, "sinks_in_part", sinks_in_part(json_object_get(defs, "sinks")));
-	json_object_set_new(defs, "profile", profile_schema());
-	json_object_set_new(defs, "variable", json_pack("{s:s, s:s}", "type", "string", "pattern", "\\$\\{"));
-	return defs;
-}
-
-static json_t *sinks_are(const char *name)
-{
-	return json_pack("{s:{s:o}}", "properties", "sinks", ref_to(name));
 }
 
 int config_schema(FILE *out)
@@ -312,13 +323,14 @@ int config_schema(FILE *out)
 		return -ENOMEM;
 	allow_variables(schema);
 	defs = definitions(properties);
-	json_object_update_new(properties, references("sinks_in_part"));
-	json_object_set_new(schema, "$defs", defs);
-	/* sinks of a file can be completed by others: by its profiles, by files that it includes */
+	json_object_update_new(properties, references(defs, true));
+	json_object_set_new(defs, "profile", profile_schema(defs));
+	/* what a file lacks can be in its profiles, or in files that it includes */
 	json_object_set_new(schema, "if",
 			    json_pack("{s:[{s:[s]}, {s:[s]}]}", "anyOf", "required", "profiles", "required",
 				      "include_files"));
-	json_object_set_new(schema, "else", sinks_are("sinks"));
+	json_object_set_new(schema, "else", json_pack("{s:o}", "properties", references(defs, false)));
+	json_object_set_new(schema, "$defs", defs);
 	/* an empty file is one too */
 	json_object_set_new(schema, "type", json_pack("[s,s]", "object", "null"));
 	json_object_set_new(schema, "$schema", json_string("https://json-schema.org/draft/2020-12/schema"));

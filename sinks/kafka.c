@@ -461,6 +461,13 @@ static struct sink_result kafka_tick(struct sink *sink)
 	return (struct sink_result){.taken = ready(k) && k->held < sink->max_events};
 }
 
+/* Certificates and the password's file are read when a handle is made. */
+static int kafka_reopen(struct sink *sink)
+{
+	handle_retire(sink->priv);
+	return 0;
+}
+
 /* ---- life ---- */
 
 static int make_target(struct kafka *k)
@@ -620,6 +627,7 @@ const struct sink_ops sink_kafka = {
 	.open = kafka_open,
 	.write = kafka_write,
 	.flush = kafka_flush,
+	.reopen = kafka_reopen,
 	.tick = kafka_tick,
 	.origin = kafka_origin,
 	.close = kafka_close,

@@ -126,7 +126,7 @@ const struct key kafka_keys[] = {
 	 .offset = AT(delivery_timeout_ns),
 	 .computed = "5m",
 	 .min = MS,
-	 .max = 2147483647 * MS,
+	 .max = 24 * 86400000 * MS, /* librdkafka counts milliseconds in 31 bits */
 	 .about = "how long to try to deliver a line before it counts as lost"},
 	{.name = "tls", .type = KEY_MAP, .children = tls_keys, .about = "TLS"},
 	{.name = "sasl", .type = KEY_MAP, .children = sasl_keys, .about = "SASL: user and password"},

@@ -1,5 +1,6 @@
 """The JSON Schema for editors, by an independent validator: it takes every good file and refuses the wrong ones."""
 
+import functools
 import json
 import pathlib
 import re
@@ -11,12 +12,21 @@ import yaml
 HERE = pathlib.Path(__file__).parent
 SCHEMA = json.loads((HERE.parent / "docs" / "config.schema.json").read_text())
 
-# Mistakes that a schema cannot express: they need the API table, arithmetic, or the text itself.
+# Mistakes that a schema cannot express: they need the API table, arithmetic, the text itself, other files,
+# variables' values, or names that stand elsewhere in the file.
 BEYOND = {
-    "duplicate_key", "duration_fraction", "duration_high", "duration_low",
-    "duration_zero", "field_taken", "fields_long", "function", "function_far", "function_glob", "function_tail",
-    "many_mistakes", "nothing_selected", "nul_escape", "size_fraction", "size_large", "size_overflow",
-    "size_overflow_unit", "size_power", "size_power_decimal", "size_small", "tag", "utf16",
+    "duplicate_key", "duration_fraction", "duration_high", "duration_low", "duration_zero",
+    "extends_itself", "extends_unknown",
+    "field_taken", "fields_long", "function", "function_far", "function_glob", "function_tail",
+    "include_circle", "include_control", "include_deep", "include_directory", "include_glob_dir", "include_itself",
+    "include_missing", "include_not_map", "include_unset",
+    "many_mistakes", "nothing_selected", "nul_escape",
+    "profile_none", "profile_nothing_selected", "profile_sink_no_type", "profile_sink_remove", "profile_sinks_gone",
+    "profile_unknown",
+    "sink_block", "size_fraction", "size_large", "size_overflow", "size_overflow_unit", "size_power",
+    "size_power_decimal", "size_small",
+    "tag", "utf16",
+    "variable_in_default", "variable_null", "variable_open", "variable_profile", "variable_type", "variable_unset",
 }
 
 
@@ -43,12 +53,21 @@ def construct_int(loader, node):
 Core.add_constructor("tag:yaml.org,2002:int", construct_int)
 
 
+def examples():
+    found = sorted((HERE.parent / "examples").glob("**/*.yaml"))
+    # what the editor is told to check by
+    mine = [path for path in found if path.read_text().startswith("# yaml-language-server: $schema=")]
+    assert mine
+    return [pytest.param(path, id=path.stem) for path in mine]
+
+
 def files(kind):
     found = [path for path in sorted((HERE / "config" / kind).glob("*.yaml")) if path.stem not in BEYOND]
     assert len(found) > 15
     return [pytest.param(path, id=path.stem) for path in found]
 
 
+@functools.cache
 def validator():
     cls = jsonschema.validators.validator_for(SCHEMA)
     cls.check_schema(SCHEMA)
@@ -62,6 +81,14 @@ def test_good(path):
     assert not errors
 
 
+@pytest.mark.parametrize("path", examples())
+def test_example(path):
+    first = path.read_text().splitlines()[0]
+    schema = path.parent / first.split("$schema=")[1]
+    assert json.loads(schema.read_text()) == SCHEMA
+    test_good(path)
+
+
 @pytest.mark.parametrize("path", files("wrong"))
 def test_wrong(path):
     try:
@@ -69,6 +96,10 @@ def test_wrong(path):
     except (yaml.YAMLError, UnicodeDecodeError):
         return
     assert not validator().is_valid(document)
+
+
+def test_fifty_are_refused():
+    assert len(files("wrong")) >= 50
 
 
 def test_exceptions_are_needed():

@@ -159,6 +159,16 @@ static bool memtypes(const struct call *call, const struct table_operand *op, ui
 	return true;
 }
 
+/* Which of host, device and array address counts: what the others hold means nothing. */
+static bool place(const struct call *call, const struct table_operand *op, uint64_t *ret_value)
+{
+	static const uint8_t operand_of[] = {0, 1, 2, 3, 2}; /* by CUmemorytype */
+	uint64_t type;
+
+	return operand_value(call, &op[0], &type) && type >= 1 && type < sizeof(operand_of) &&
+	       operand_value(call, &op[operand_of[type]], ret_value);
+}
+
 static bool evaluate(const struct call *call, const struct table_key *key, uint64_t *ret_value)
 {
 	const struct table_operand *op = &table_operands[key->operand];
@@ -180,6 +190,8 @@ static bool evaluate(const struct call *call, const struct table_key *key, uint6
 		return pitched(call, op, key->noperands, ret_value);
 	case TABLE_LOCATION:
 		return key->noperands == 2 && location(call, op, ret_value);
+	case TABLE_PLACE:
+		return key->noperands == 4 && place(call, op, ret_value);
 	case TABLE_DIM:
 		break;
 	}

@@ -36,33 +36,49 @@ extern const char *const event_type_names[EVENT_NTYPES];
 
 struct encoder;
 
-/* A constant field that every line ends with. */
+/* A constant field that every line has; or a key and its new name. */
 struct encode_static {
 	const char *name, *value;
 };
 
 struct encoder_options {
 	const char *format; /* of encode_format_names[]; NULL: "json" */
-	unsigned slot;   /* below THREAD_PREFIXES, each encoder its own: where it keeps a thread's prefix */
+	/* below THREAD_PREFIXES: where it keeps a thread's prefix. Encoders may share one when they differ in
+	 * `args` and `redact` alone. */
+	unsigned slot;
 	const char *run; /* names this run of cudatap: 12 letters and digits */
 	const char *host;
 	bool args;                           /* with args and out */
 	bool nested;                         /* with depth and parent */
 	const struct encode_static *statics; /* appended as strings */
 	size_t nstatics;
-	const struct plan *plans; /* not used by "json" */
+	uint64_t
+		without; /* bit i: calls do not have encode_field_names[i]; the first four stay in any case */
+	const struct encode_static *rename; /* keys of all events, by encode_field_names[]; "json" alone */
+	size_t nrename;
+	const char *const *redact; /* parameters whose values, and what keys tell of them, are not shown */
+	size_t nredact;
+	const struct plan *plans; /* not used */
+	char *error;              /* or NULL: one sentence for the user when the encoder cannot be made */
+	size_t error_size;
 };
 
 /* NULL-terminated, for configuration. */
 extern const char *const encode_format_names[];
+
+/* The keys of calls that `without` and `rename` speak of, in the order of the line; NULL-terminated. The
+ * first ENCODE_FIXED_FIELDS cannot be left out. */
+#define ENCODE_FIXED_FIELDS 4
+extern const char *const encode_field_names[];
 
 /**
  * encoder_new - makes the fixed fragments of every row once
  *
  * Everything in @options is copied. Returns NULL with errno:
  *	ENOMEM	out of memory
- *	EINVAL	unknown format, or a slot too high
- *	EEXIST	a constant field has the name of an event's key, or occurs twice
+ *	EINVAL	unknown format, a slot too high, a renamed key or redacted parameter that there is not,
+ *		or a format that renames nothing
+ *	EEXIST	a constant field or a new name is that of an event's key, or occurs twice
  *	E2BIG	run, host and constant fields leave no room in ENCODE_MAX_LINE
  */
 struct encoder *encoder_new(const struct encoder_options *options);

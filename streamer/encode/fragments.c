@@ -5,11 +5,11 @@
 #include <stdlib.h>
 
 #include "escape.h"
+#include "format.h"
 #include "number.h"
 #include "values.h"
 
-#define FIRST_SIZE    65536
-#define API_NAME(api) ((api) == TABLE_RUNTIME ? "runtime" : "driver")
+#define FIRST_SIZE 65536
 
 /* ---- the arena ---- */
 
@@ -54,13 +54,10 @@ static void add_escaped(struct fragments *f, const char *text)
 		f->len += (size_t)(put_escaped(p, text, len) - p);
 }
 
-/*
- * One fragment from pieces: plain text and text to be escaped in turns, up to
- * a NULL. Fragments are found by offset, as the arena moves while it grows.
- */
-static struct fragment add_pieces(struct fragments *f, const char *const *pieces)
+/* Fragments are found by offset, as the arena moves while it grows. */
+struct fragment fragments_add(struct fragments *f, const char *const *pieces)
 {
-	struct fragment fragment = {(uint32_t)f->len, 0};
+	size_t start = f->len;
 
 	for (unsigned i = 0; pieces[i]; i++) {
 		if (i % 2)
@@ -68,11 +65,8 @@ static struct fragment add_pieces(struct fragments *f, const char *const *pieces
 		else
 			add_plain(f, pieces[i]);
 	}
-	fragment.len = (uint32_t)f->len - fragment.off;
-	return fragment;
+	return fragments_since(f, start);
 }
-
-#define ADD(f, ...) add_pieces(f, (const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- how much of the table there is ---- */
 
@@ -122,61 +116,128 @@ static void measure_table(struct fragments *f)
 static void add_enum(struct fragments *f, size_t index)
 {
 	const struct table_enum *e = &table_enums[index];
+	const struct enclosure *text = &f->dialect->text;
+	uint32_t around = text->open_len + text->close_len;
 	struct enum_fragments *prepared = &f->enums[index];
 	char number[16];
 
-	prepared->max = (uint32_t)strlen(e->name) + FRAGMENTS_MAX_UNKNOWN;
+	prepared->max = (uint32_t)strlen(e->name) + around + FRAGMENTS_MAX_UNKNOWN;
 	for (unsigned i = 0; i < e->count; i++) {
-		size_t len = strlen(table_enumerators[e->first + i].name) + 2;
+		uint32_t len = (uint32_t)strlen(table_enumerators[e->first + i].name) + around;
 
 		if (len > prepared->max)
-			prepared->max = (uint32_t)len;
+			prepared->max = len;
 	}
 	for (int value = 0; value < FRAGMENTS_SMALL_ENUM; value++) {
 		const char *name = table_enumerator(e, value);
 
 		*put_u64(number, (uint64_t)value) = '\0';
 		if (name)
-			prepared->small[value] = ADD(f, "\"", name, "\"");
+			prepared->small[value] = FRAGMENT(f, text->open, name, text->close);
 		else
-			prepared->small[value] = ADD(f, "\"", e->name, "(", number, ")\"");
+			prepared->small[value] =
+				FRAGMENT(f, text->open, e->name, "(", number, ")", "", text->close);
 	}
 }
 
-static void add_row(struct fragments *f, unsigned index)
+/* The key of a member with this name, and the member that marks it as cut. @in: the object's own name where
+ * it stands in front. */
+static void add_member(struct fragments *f, const char *in, const char *name, struct fragment *ret_key,
+		       struct fragment *ret_cut)
 {
-	const struct table_row *row = &table_rows[index];
-	struct row_fragments *made = &f->rows[index];
-	bool same = !strcmp(row->symbol, row->func);
+	const struct dialect *dialect = f->dialect;
 
-	made->head = ADD(f, ",\"api\":\"", API_NAME(row->api), "\",\"family\":\"",
-			 table_families[row->family].name, "\",\"func\":\"", row->func,
-			 same ? "\"" : "\",\"symbol\":\"", same ? "" : row->symbol, same ? "" : "\"");
-	made->parent = ADD(f, ",\"parent\":\"", row->func, "\"");
-	made->reserve = sizeof(",\"args\":{},\"out\":{,\"return\":}") + NUMBER_MAX_FLOAT;
-	if (row->ret != TABLE_RET_STATUS &&
-	    values_scalar_max(f, &table_types[row->ret_type]) > NUMBER_MAX_FLOAT)
-		made->reserve += (uint32_t)values_scalar_max(f, &table_types[row->ret_type]);
+	*ret_key = FRAGMENT(f, dialect->key_open, in, "", name, dialect->key_close);
+	*ret_cut = FRAGMENT(f, dialect->key_open, in, "", name, "_cut", "", dialect->key_close, "",
+			    dialect->yes, "", dialect->member_close);
+}
+
+static bool is_redacted(const struct encoder_options *options, const char *name)
+{
+	for (size_t i = 0; i < options->nredact; i++)
+		if (!strcmp(options->redact[i], name))
+			return true;
+	return false;
+}
+
+static void add_param(struct fragments *f, size_t index, const struct encoder_options *options)
+{
+	struct param_fragments *param = &f->params[index];
+	const char *name = table_params[index].name;
+
+	param->redacted = is_redacted(options, name);
+	if (f->dialect->nested_args) {
+		add_member(f, "", name, &param->key[0], &param->cut[0]);
+		param->key[1] = param->key[0];
+		param->cut[1] = param->cut[0];
+	} else {
+		add_member(f, "cuda.args.", name, &param->key[FRAGMENTS_IN_ARGS],
+			   &param->cut[FRAGMENTS_IN_ARGS]);
+		add_member(f, "cuda.out.", name, &param->key[FRAGMENTS_IN_OUT],
+			   &param->cut[FRAGMENTS_IN_OUT]);
+	}
+}
+
+/* Bytes that a row's arguments take when all are scalars. */
+static uint32_t row_reserve(const struct fragments *f, const struct table_row *row)
+{
+	size_t hex = f->dialect->scalars[TABLE_HEX].max;
+	size_t reserve = f->ret_key.len + f->ret_cut.len + f->dialect->member_close_len +
+			 f->dialect->scalars[TABLE_FLOAT].max + f->open[FIELD_ARGS].len +
+			 f->open[FIELD_OUT].len + sizeof("{}{}");
+
+	if (row->ret != TABLE_RET_STATUS)
+		reserve += values_scalar_max(f, &table_types[row->ret_type]);
 	for (unsigned i = 0; i < row->nparams; i++) {
-		const struct table_param *param = &table_params[row->param + i];
 		const struct param_fragments *text = &f->params[row->param + i];
-		size_t scalar = values_scalar_max(f, &table_types[param->type]);
+		size_t scalar = values_scalar_max(f, &table_types[table_params[row->param + i].type]);
 
 		/* once in args, once in out; a value that is no scalar can still print as its address */
-		made->reserve += 2 * (text->key.len + text->cut.len);
-		made->reserve += (uint32_t)(scalar > NUMBER_MAX_HEX ? scalar : NUMBER_MAX_HEX);
+		for (int where = 0; where < 2; where++)
+			reserve += text->key[where].len + text->cut[where].len + f->dialect->member_close_len;
+		reserve += scalar > hex ? scalar : hex;
+		if (text->redacted)
+			reserve += 2 * strlen(f->dialect->redacted);
 	}
+	return (uint32_t)reserve;
 }
 
-static void add_constants(struct fragments *f, const struct encoder_options *options)
+/* What a redacted argument holds is not told by a normalised key either. */
+static bool from_redacted(const struct fragments *f, const struct table_row *row, const struct table_key *key)
 {
-	f->start = ADD(f, "{\"type\":\"call\",\"run\":\"", options->run, "\",\"seq\":");
-	f->host = ADD(f, ",\"host\":\"", options->host, "\"");
-	f->tail.off = (uint32_t)f->len;
-	for (size_t i = 0; i < options->nstatics; i++)
-		ADD(f, ",\"", options->statics[i].name, "\":\"", options->statics[i].value, "\"");
-	ADD(f, "}\n");
-	f->tail.len = (uint32_t)f->len - f->tail.off;
+	for (unsigned i = 0; i < key->noperands; i++) {
+		const struct table_operand *operand = &table_operands[key->operand + i];
+
+		if (operand->source != TABLE_FROM_CONST && operand->param < row->nparams &&
+		    f->params[row->param + operand->param].redacted)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t row_keys(const struct fragments *f, const struct table_row *row)
+{
+	static const uint8_t fields[TABLE_NKEYS] = {
+		[TABLE_KEY_BYTES] = FIELD_BYTES,
+		[TABLE_KEY_DIRECTION] = FIELD_DIRECTION,
+		[TABLE_KEY_DEVICE] = FIELD_DEVICE,
+		[TABLE_KEY_STREAM] = FIELD_STREAM,
+		[TABLE_KEY_GRID] = FIELD_GRID,
+		[TABLE_KEY_BLOCK] = FIELD_BLOCK,
+		[TABLE_KEY_PTR] = FIELD_PTR,
+		[TABLE_KEY_SHARED_BYTES] = FIELD_SHARED_BYTES,
+		[TABLE_KEY_SRC_PTR] = FIELD_SRC_PTR,
+		[TABLE_KEY_KERNEL_HANDLE] = FIELD_KERNEL_HANDLE, /* and the name, see keys.c */
+	};
+	uint32_t wanted = 0;
+
+	for (unsigned k = 0; k < TABLE_NKEYS; k++)
+		if (k == TABLE_KEY_KERNEL_HANDLE || fragments_wanted(f, fields[k]))
+			wanted |= 1u << k;
+	for (unsigned i = 0; i < row->nkeys; i++)
+		if (from_redacted(f, row, &table_keys[row->key + i]))
+			wanted &= ~(1u << table_keys[row->key + i].key);
+	return wanted;
 }
 
 static int allocate(struct fragments *f)
@@ -195,48 +256,60 @@ static int allocate(struct fragments *f)
 	return 0;
 }
 
-/* Everything but the event's numbers and names, see json.c. */
+static void longer(size_t *longest, size_t len)
+{
+	if (len > *longest)
+		*longest = len;
+}
+
+/* Everything but the numbers and names that differ from event to event. */
 static size_t longest_line(const struct fragments *f)
 {
-	size_t rows = 0, parents = 0, errors = 0;
+	size_t rows = 0, parents = 0, errors = 0, statuses = 0, fields = 0;
 
 	for (unsigned r = 0; r < table_nrows; r++) {
-		size_t row = f->rows[r].head.len + f->rows[r].reserve;
+		const struct row_fragments *row = &f->rows[r];
 
-		rows = row > rows ? row : rows;
-		parents = f->rows[r].parent.len > parents ? f->rows[r].parent.len : parents;
+		longer(&rows, (size_t)row->first.len + row->second.len + row->reserve);
+		longer(&parents, row->parent.len);
 	}
 	for (int api = 0; api < TABLE_NAPIS; api++)
 		for (unsigned i = 0; i < table_nerrors[api]; i++)
-			if (f->errors[api][i].len > errors)
-				errors = f->errors[api][i].len;
-	return f->start.len + f->host.len + rows + parents + errors + f->tail.len;
+			longer(&errors, (size_t)f->errors[api][i].first.len + f->errors[api][i].second.len);
+	for (unsigned i = 0; i < sizeof(f->status) / sizeof(f->status[0]); i++)
+		longer(&statuses, (size_t)f->status[i].first.len + f->status[i].second.len);
+	for (unsigned i = 0; i < NFIELDS; i++)
+		fields += f->open[i].len + f->close[i].len;
+	return f->start.len + f->middle.len + f->object.len + f->who.len + rows + parents + errors +
+	       statuses + fields + f->tail.len;
 }
 
-int fragments_make(struct fragments *f, const struct encoder_options *options)
+static void add_table(struct fragments *f, const struct encoder_options *options)
 {
+	for (size_t i = 0; i < f->nparams; i++)
+		add_param(f, i, options);
+	add_member(f, f->dialect->nested_args ? "" : "cuda.out.", "return", &f->ret_key, &f->ret_cut);
+	for (size_t i = 0; i < f->nfields; i++)
+		f->fields[i] = FRAGMENT(f, f->dialect->key_open, table_fields[i].name, f->dialect->key_close);
+	for (size_t i = 0; i < f->nenums; i++)
+		add_enum(f, i);
+}
+
+int fragments_make(struct fragments *f, const struct encode_format *format,
+		   const struct encoder_options *options)
+{
+	f->dialect = format->dialect;
+	f->without = options->without & ~(FIELD_BIT(FIELD_FIRST_OPTIONAL) - 1);
 	measure_table(f);
 	f->error = allocate(f);
 	if (f->error)
 		return f->error;
-	for (size_t i = 0; i < f->nparams; i++) {
-		const char *name = table_params[i].name;
-
-		f->params[i].key = ADD(f, ",\"", name, "\":");
-		f->params[i].cut = ADD(f, ",\"", name, "_cut\":true");
+	add_table(f, options);
+	format->prepare(f, options);
+	for (unsigned r = 0; r < table_nrows; r++) {
+		f->rows[r].reserve = row_reserve(f, &table_rows[r]);
+		f->rows[r].keys = row_keys(f, &table_rows[r]);
 	}
-	for (size_t i = 0; i < f->nfields; i++)
-		f->fields[i] = ADD(f, ",\"", table_fields[i].name, "\":");
-	for (size_t i = 0; i < f->nenums; i++)
-		add_enum(f, i);
-	for (int api = 0; api < TABLE_NAPIS; api++)
-		for (unsigned i = 0; i < table_nerrors[api]; i++)
-			f->errors[api][i] =
-				ADD(f, ",\"error\":\"", table_errors[api][i].name, "\",\"error_message\":\"",
-				    table_errors[api][i].message, "\"");
-	for (unsigned r = 0; r < table_nrows; r++)
-		add_row(f, r);
-	add_constants(f, options);
 	if (!f->error && longest_line(f) + FRAGMENTS_HEAD_MAX + FRAGMENTS_ROOM > ENCODE_MAX_LINE)
 		f->error = -E2BIG;
 	return f->error;

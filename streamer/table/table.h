@@ -143,6 +143,8 @@ enum table_mode {
 			      * them is not 0 (width counts elements then, not bytes): absent */
 	TABLE_LOCATION,      /* device: operands are a memory location's type and id; absent unless the
 			      * type is TABLE_LOCATION_DEVICE */
+	TABLE_PLACE,         /* operands are a CUmemorytype, and the host, device and array addresses, of
+			      * which it chooses one */
 };
 
 /* cudaMemLocationTypeDevice and CU_MEM_LOCATION_TYPE_DEVICE */

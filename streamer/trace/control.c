@@ -90,6 +90,15 @@ static void on_stop_signal(struct trace *trace, const struct signalfd_siginfo *i
 	stop(trace, "signal");
 }
 
+/* QUIT is often a question (a JVM dumps its threads) and may come many times: always the command's. */
+static void on_quit(struct trace *trace, const struct signalfd_siginfo *info)
+{
+	if (!trace->launch)
+		on_stop_signal(trace, info);
+	else if (info->ssi_code != SI_KERNEL)
+		kill(launch_pid(trace->launch), SIGQUIT);
+}
+
 static void on_signal(struct trace *trace, uint32_t index)
 {
 	struct signalfd_siginfo info;
@@ -99,6 +108,9 @@ static void on_signal(struct trace *trace, uint32_t index)
 		case SIGINT:
 		case SIGTERM:
 			on_stop_signal(trace, &info);
+			break;
+		case SIGQUIT:
+			on_quit(trace, &info);
 			break;
 		case SIGHUP:
 			fanout_reopen((struct fanout *)stream_fanout(trace->stream));
@@ -229,6 +241,7 @@ static int open_signals(struct trace *trace)
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGQUIT);
 	add_requests(&set);
 	sigaddset(&set, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &set, NULL);
@@ -325,9 +338,11 @@ void control_ends_at_once(struct trace *trace)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGQUIT, &action, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGQUIT);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 

@@ -14,7 +14,7 @@ def started(tap_running):
     tap_running.wait_for(lambda text: '"type":"call"' in text, "calls")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
 def test_signal_drains(tmp_path, number):
     """One signal ends a whole-host run with everything delivered and accounted for."""
     loop = subprocess.Popen([tap.program("scenes"), "loop"], stdout=subprocess.DEVNULL, env=tap.environment())
@@ -31,7 +31,7 @@ def test_signal_drains(tmp_path, number):
     assert run.lost() == 0 and run.stop["calls"]["emitted"] == len(run.calls)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
 def test_signal_is_passed_on(tmp_path, number):
     """A signal to cudatap alone reaches the command; its end is the run's end, with its code."""
     with tap.running(["--", tap.program("scenes"), "loop"], tmp_path) as running:
@@ -49,6 +49,19 @@ def test_signal_handler_of_the_command(tmp_path):
             time.sleep(0.02)
         run = running.end(signal.SIGTERM)
     assert run.code == 9 and run.counts == {"cudaMemset": 7}
+
+
+def test_quit_is_the_commands(tmp_path):
+    """A command that answers SIGQUIT and goes on, as a JVM does, is traced on, however often it is asked."""
+    script = f"trap '{tap.program('scenes')} again 2' QUIT; echo >{tmp_path}/ready; for i in $(seq 40); do sleep 0.05; done"
+    with tap.running(["--", "bash", "-c", script], tmp_path) as running:
+        while not (tmp_path / "ready").exists():
+            time.sleep(0.02)
+        for i in range(1, 4):
+            running.interrupt(signal.SIGQUIT)
+            running.wait_for(lambda text, i=i: text.count('"type":"call"') >= 2 * i, "what the command does at SIGQUIT")
+        run = running.finish()
+    assert run.code == 0 and run.stop["reason"] == "command_ended" and run.counts == {"cudaMemset": 6}
 
 
 def test_second_signal_ends_at_once(tmp_path):

@@ -274,6 +274,21 @@ def test_sasl_plain(one, topic, tmp_path, listener):
     Arrived(one, topic).check_all(feed)
 
 
+def test_sighup_reads_the_password_again(one, topic, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("not this one\n")
+    feed = Feed(tmp_path, one.addresses("SASL"), topic, "-n", 10000, "-r", 2000,
+                options=sasl("PLAIN", f"password_file: {secret}"))
+    feed.wait(lambda c: c["received"] > 3000 and "SASL authentication error" in feed.stderr, "a refusal")
+    secret.write_text("alice-secret\n")
+    feed.process.send_signal(signal.SIGHUP)
+    feed.wait(lambda c: c["delivered"] > 3000, "delivered lines")
+    feed.process.send_signal(signal.SIGHUP)  # in the middle of the stream: nothing may happen
+    counters = feed.end()
+    assert counters["delivered"] == 10000, (counters, feed.stderr)
+    Arrived(one, topic).check_all(feed)
+
+
 def cudatap_librdkafka():
     """The version in the distribution's shared library; the static executable has a newer one than any limit here."""
     if "librdkafka" not in subprocess.run(["ldd", str(tap.CUDATAP)], capture_output=True, text=True).stdout:

@@ -275,9 +275,8 @@ def test_disk_full_and_room_again(tmp_path, counts, tiny, policy):
 """
     with running(tmp_path, counts, sinks, rate(1, 15000), env=SLOW) as run:
         run.wait_for(lambda: "No space left" in run.stderr, "a full disk")
-        time.sleep(0.3)
-        middle = run.status()
-        check_law(middle)
+        run.wait_for(lambda: run.status()["sinks"]["disk"]["dropped"], "losses")
+        check_law(run.status())
         read(disk / "log")  # whole lines, while it is full
         tiny("size=64m")
         status = run.finish()

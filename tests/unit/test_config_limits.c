@@ -243,16 +243,236 @@ static void test_long_key_and_lines(void **state)
 	bounded(&comment, "F:1:9: \"nested\" wants true or false, not \"x\"\n");
 }
 
+/* ---- profiles ---- */
+
+/* Each profile extends the one before and has a large map of its own. */
+static void test_extending_bomb(void **state)
+{
+	struct text t = {0};
+	char line[64];
+
+	add(&t, "fields: {static: {a: x}}\nprofiles:\n");
+	for (int i = 0; i < 32; i++) {
+		snprintf(line, sizeof(line), i ? "  p%d: {extends: p%d, " : "  p%d: {", i, i - 1);
+		add(&t, line);
+		for (int k = 0; k < 500; k++) {
+			snprintf(line, sizeof(line), "k%d_%d: x, ", k, i % 2);
+			add(&t, line);
+		}
+		add(&t, "}\n");
+	}
+	bounded(&t, "F:3:8: unknown key \"k0_0\"");
+}
+
+/* A base that is as large as can be, under as many profiles as there can be. */
+static void test_many_profiles_of_much(void **state)
+{
+	struct text t = {0};
+	char line[64];
+
+	add(&t, "sinks:\n");
+	for (int i = 0; i < 60; i++) {
+		snprintf(line, sizeof(line), "  s%d: {type: stdout, filter: {functions: [", i);
+		add(&t, line);
+		for (int k = 0; k < 1000; k++)
+			add(&t, k % 2 ? "cudaMalloc, " : "cudaMem*, ");
+		add(&t, "]}}\n");
+	}
+	add(&t, "profiles:\n");
+	for (int i = 0; i < 32; i++) {
+		snprintf(line, sizeof(line), "  p%d: {nested: maybe}\n", i);
+		add(&t, line);
+	}
+	bounded(&t, "F:63:16: \"nested\" wants true or false, not \"maybe\" (profile \"p0\")\n");
+}
+
+static void test_aliases_in_profiles(void **state)
+{
+	struct text t = {0};
+
+	add(&t, "profiles:\n  a: &a {x: [");
+	add_times(&t, 4000, "y,");
+	add(&t, "]}\n");
+	for (int i = 0; i < 30; i++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "  b%d: {sinks: {a: *a, b: *a}}\n", i);
+		add(&t, line);
+	}
+	bounded(&t, "F:14:");
+}
+
+/* ---- globs ---- */
+
+static void test_many_slow_globs(void **state)
+{
+	struct text t = {0};
+
+	add(&t, "include:\n");
+	for (int i = 0; i < 4000; i++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "- '*%d*[a-z]?????????????????????[a-z]*Z'\n", i % 1000);
+		add(&t, line);
+	}
+	add(&t, "profiles: {a: {}, b: {}, c: {}}\n");
+	bounded(&t, "F:2:3: no function matches");
+}
+
+/* ---- variables ---- */
+
+static void test_huge_variables(void **state)
+{
+	struct text t = {0};
+	char *value = malloc(120000 + 1);
+
+	memset(value, 'v', 120000);
+	value[120000] = '\0';
+	setenv("CUDATAP_TEST_HUGE", value, 1);
+	add(&t, "include: [");
+	add_times(&t, 4000, "\"${CUDATAP_TEST_HUGE}${CUDATAP_TEST_HUGE}${CUDATAP_TEST_HUGE}\", ");
+	add(&t, "]\nprofiles: {a: {}, b: {}}\n");
+	bounded(&t, "F:1:11: \"vvv");
+	unsetenv("CUDATAP_TEST_HUGE");
+	free(value);
+}
+
+static void test_variables_in_many_profiles(void **state)
+{
+	struct text t = {0};
+
+	setenv("CUDATAP_TEST_HUGE", "cudaMalloc", 1);
+	add(&t, "sinks: {a: {type: stdout, filter: {functions: [");
+	add_times(&t, 4000, "\"${CUDATAP_TEST_HUGE}\", ");
+	add(&t, "]}}}\nprofiles:\n");
+	for (int i = 0; i < 32; i++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "  p%d: {nested: true}\n", i);
+		add(&t, line);
+	}
+	bounded(&t, "F:1:");
+	unsetenv("CUDATAP_TEST_HUGE");
+}
+
+/* ---- included files ---- */
+
+static char directory[] = "/tmp/cudatap-limits-XXXXXX";
+
+static void write_part(const char *name, const char *text, size_t len)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(text, 1, len, file), len);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void include(const char *pattern, const char *message)
+{
+	struct text t = {0};
+	char line[256], wanted[512];
+
+	snprintf(line, sizeof(line), "include_files: [\"%s/%s\"]\n", directory, pattern);
+	add(&t, line);
+	snprintf(wanted, sizeof(wanted), message, directory);
+	bounded(&t, wanted);
+}
+
+static void test_included_files(void **state)
+{
+	static const char many[] = "include_files: ['many-*.yaml', 'many-*.yaml', 'many-*.yaml']\n";
+	struct text t = {0};
+	char name[32];
+
+	add_times(&t, 10 << 20 >> 4, "# fifteen bytes\n");
+	write_part("large.yaml", t.data, t.len);
+	include("large.yaml", "%s/large.yaml: larger than 1024 KiB");
+	/* each is allowed, all of them are not */
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "half-%d.yaml", i);
+		write_part(name, t.data, 500 << 10);
+	}
+	include("half-*.yaml", "%s/half-2.yaml: with this file the configuration is larger than 1024 KiB\n");
+	t.len = 0;
+	add_times(&t, 30000, "[");
+	write_part("deep.yaml", t.data, t.len);
+	include("deep.yaml", "%s/deep.yaml:1:65: nested more than 64 levels deep\n");
+	t.len = 0;
+	add(&t, "a: &a [");
+	add_times(&t, 4000, "x,");
+	add(&t, "]\nb: [");
+	add_times(&t, 8, "*a,");
+	add(&t, "]\n");
+	for (int i = 0; i < 5; i++) {
+		snprintf(name, sizeof(name), "bomb-%d.yaml", i);
+		write_part(name, t.data, t.len);
+	}
+	include("bomb-*.yaml", "%s/bomb-2.yaml:2:");
+	write_part("nul.yaml", "a: \0", 4);
+	include("nul.yaml", "%s/nul.yaml:1:4: a NUL byte");
+	/* three times itself, and so on: a circle at once */
+	write_part("many-1.yaml", many, strlen(many));
+	write_part("many-2.yaml", many, strlen(many));
+	include("many-1.yaml", "%s/many-1.yaml:1:17: ");
+	free(t.data);
+}
+
+/* A tree of files: 1 includes 2 twice, which includes 3 twice ... */
+static void test_tree_of_files(void **state)
+{
+	char name[32], text[128];
+
+	for (int i = 0; i < 7; i++) {
+		snprintf(name, sizeof(name), "tree-%d.yaml", i);
+		snprintf(text, sizeof(text), "include_files: [tree-%d.yaml, tree-%d.yaml, tree-%d.yaml]\n",
+			 i + 1, i + 1, i + 1);
+		write_part(name, text, strlen(text));
+	}
+	write_part("tree-7.yaml", "nested: true\n", 13);
+	include("tree-0.yaml", "%s/tree-");
+}
+
+static int make_directory(void **state)
+{
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r %s", directory);
+	return system(command);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_large_file),         cmocka_unit_test(test_deep_nesting),
-		cmocka_unit_test(test_deep_aliases),       cmocka_unit_test(test_wide),
-		cmocka_unit_test(test_many_mistakes),      cmocka_unit_test(test_hostile_globs),
-		cmocka_unit_test(test_many_anchors),       cmocka_unit_test(test_many_copies),
-		cmocka_unit_test(test_many_merges),        cmocka_unit_test(test_merge_into_itself),
+		cmocka_unit_test(test_large_file),
+		cmocka_unit_test(test_deep_nesting),
+		cmocka_unit_test(test_deep_aliases),
+		cmocka_unit_test(test_wide),
+		cmocka_unit_test(test_many_mistakes),
+		cmocka_unit_test(test_hostile_globs),
+		cmocka_unit_test(test_many_anchors),
+		cmocka_unit_test(test_many_copies),
+		cmocka_unit_test(test_many_merges),
+		cmocka_unit_test(test_merge_into_itself),
 		cmocka_unit_test(test_long_key_and_lines),
+		cmocka_unit_test(test_extending_bomb),
+		cmocka_unit_test(test_many_profiles_of_much),
+		cmocka_unit_test(test_aliases_in_profiles),
+		cmocka_unit_test(test_many_slow_globs),
+		cmocka_unit_test(test_huge_variables),
+		cmocka_unit_test(test_variables_in_many_profiles),
+		cmocka_unit_test(test_included_files),
+		cmocka_unit_test(test_tree_of_files),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	unsetenv("CUDATAP_PROFILE");
+	return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

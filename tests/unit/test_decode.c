@@ -56,6 +56,46 @@ static bool has(const struct call *call, enum table_key_id key)
 	return call->keys.present & 1u << key;
 }
 
+/* Descriptors of copies are filled by hand: only the address that the memory type names means something. */
+static void copies_show_the_address_of_their_kind(void **state)
+{
+	/* CUDA_MEMCPY2D: x, y, type, host, device, array, pitch of the source and of the destination; width,
+	 * height */
+	static const struct {
+		uint64_t src_type, dst_type, src, dst;
+	} cases[] = {
+		{1, 2, 0x1111, 0x5555},
+		{2, 1, 0x2222, 0x4444},
+		{3, 3, 0x3333, 0x6666},
+		{4, 4, 0x2222, 0x5555},
+	};
+	unsigned row = row_of(TABLE_DRIVER, "cuMemcpy2D_v2", 13);
+	uint64_t words[1] = {0x7000};
+	struct maker m;
+	struct call call;
+	size_t i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		/* the upper half of a type's word is padding */
+		uint64_t copy[] = {0, 0, cases[i].src_type | 0xabcdull << 32, 0x1111, 0x2222, 0x3333, 9,
+				   0, 0, cases[i].dst_type | 0xabcdull << 32, 0x4444, 0x5555, 0x6666, 9,
+				   8, 4};
+
+		make(&m, row, 0, words);
+		slot(&m, copy, sizeof(copy), 0);
+		assert_int_equal(decode_call(plans, &m.rec, m.size, &call), 0);
+		assert_int_equal(call.keys.src_ptr, cases[i].src);
+		assert_int_equal(call.keys.ptr, cases[i].dst);
+		assert_int_equal(call.keys.bytes, 32);
+		/* no type at all: no address */
+		copy[2] = copy[9] = 0;
+		make(&m, row, 0, words);
+		slot(&m, copy, sizeof(copy), 0);
+		assert_int_equal(decode_call(plans, &m.rec, m.size, &call), 0);
+		assert_false(has(&call, TABLE_KEY_SRC_PTR) || has(&call, TABLE_KEY_PTR));
+	}
+}
+
 static void malloc_gives_bytes_and_ptr(void **state)
 {
 	uint64_t words[2] = {0x7ffd01a2b3c8, 1048576}, ptr = 0x7f12a4000000;
@@ -310,6 +350,7 @@ int main(void)
 		cmocka_unit_test(driver_launch_reads_the_stack),
 		cmocka_unit_test(runtime_launch_has_dim3_in_registers),
 		cmocka_unit_test(directions),
+		cmocka_unit_test(copies_show_the_address_of_their_kind),
 		cmocka_unit_test(bytes_never_wrap),
 		cmocka_unit_test(contradicting_records_are_refused),
 		cmocka_unit_test(a_failed_read_is_absent),

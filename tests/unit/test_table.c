@@ -265,6 +265,8 @@ static void test_copy_keys(void **state)
 	key_is_param(row_of(TABLE_RUNTIME, "cudaMemcpy", 13), TABLE_KEY_DIRECTION, TABLE_FROM_ARG, "kind");
 	assert_int_equal(key_of(row_of(TABLE_DRIVER, "cuMemcpy2D_v2", 13), TABLE_KEY_DIRECTION)->mode,
 			 TABLE_MEMTYPES);
+	assert_int_equal(key_of(row_of(TABLE_DRIVER, "cuMemcpy3D_v2", 13), TABLE_KEY_SRC_PTR)->mode,
+			 TABLE_PLACE);
 	assert_int_equal(key_of(row_of(TABLE_RUNTIME, "cudaMemcpy3D", 13), TABLE_KEY_BYTES)->mode,
 			 TABLE_PITCHED);
 	assert_int_equal(key_of(row_of(TABLE_RUNTIME, "cudaMemcpyBatchAsync", 13), TABLE_KEY_BYTES)->mode,

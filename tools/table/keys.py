@@ -7,8 +7,8 @@ from . import model
 from .rows import IN, OUT, glob, read_lines
 
 KEYS = "bytes direction device stream kernel_handle grid block shared_bytes ptr src_ptr".split()
-VALUE, PRODUCT, FIRST_NONZERO, DIM, KIND, FIXED, MEMTYPES, SUM, PITCHED, LOCATION = range(10)
-MODE_NAMES = "VALUE PRODUCT FIRST_NONZERO DIM KIND FIXED MEMTYPES SUM PITCHED LOCATION".split()
+VALUE, PRODUCT, FIRST_NONZERO, DIM, KIND, FIXED, MEMTYPES, SUM, PITCHED, LOCATION, PLACE = range(11)
+MODE_NAMES = "VALUE PRODUCT FIRST_NONZERO DIM KIND FIXED MEMTYPES SUM PITCHED LOCATION PLACE".split()
 FROM_ARG, FROM_FIELD, FROM_OUT, FROM_CONST = range(4)
 SOURCE_NAMES = "ARG FIELD OUT CONST".split()
 DIRECTIONS = "h2h h2d d2h d2d default p2p".split()
@@ -80,12 +80,12 @@ def parse(row, key, where):
     number = KEYS.index(key)
     if where in DIRECTIONS:
         return Key(number, FIXED, (Operand(FROM_CONST, 0, None, DIRECTIONS.index(where)),))
-    call = re.match(r"(dim|kind|memtypes|sum|location)\((.*)\)$", where)
+    call = re.match(r"(dim|kind|memtypes|place|sum|location)\((.*)\)$", where)
     if call:
         if call.group(1) == "location":
             fields = (f"{call.group(2)}.type", f"{call.group(2)}.id")
             return Key(number, LOCATION, tuple(operand(row, t) for t in fields))
-        mode = {"dim": DIM, "kind": KIND, "memtypes": MEMTYPES, "sum": SUM}[call.group(1)]
+        mode = {"dim": DIM, "kind": KIND, "memtypes": MEMTYPES, "place": PLACE, "sum": SUM}[call.group(1)]
         operands = tuple(operand(row, t) for t in call.group(2).split(","))
         if mode == SUM and not (row.params[operands[0].param].deref == IN):
             raise Misfit(where)

@@ -1,0 +1,60 @@
+/* Normalised keys and arguments of a call, in the encoder's dialect: what all formats have in common. */
+#ifndef CUDATAP_ENCODE_KEYS_H
+#define CUDATAP_ENCODE_KEYS_H
+
+#include "values.h"
+
+/** put_keys - append the normalised keys that are there and wanted, unchecked: in the order of the table's
+ * ids */
+char *put_keys(char *p, const struct fragments *f, const struct call *call);
+
+/**
+ * put_unknown_error - append the name of a status that the table does not have: cudaError_t(12345)
+ * As an unknown enumerator, without quotes.
+ */
+char *put_unknown_error(char *p, const struct call *call);
+
+/** put_name - append text of any bytes between a key's two fragments, unchecked; nothing when it is empty or
+ * the key is not wanted */
+char *put_name(char *p, const struct fragments *f, enum encode_field field, const char *name);
+
+/** put_number - append a number between a key's two fragments, unchecked; nothing when the key is not wanted
+ */
+static inline char *put_number(char *p, const struct fragments *f, enum encode_field field, uint64_t value)
+{
+	if (!f->open[field].len)
+		return p;
+	p = put_fragment(p, f->text, f->open[field]);
+	p = put_u64(p, value);
+	return put_fragment(p, f->text, f->close[field]);
+}
+
+static inline char *put_signed(char *p, const struct fragments *f, enum encode_field field, int64_t value)
+{
+	if (!f->open[field].len)
+		return p;
+	p = put_fragment(p, f->text, f->open[field]);
+	p = put_i64(p, value);
+	return put_fragment(p, f->text, f->close[field]);
+}
+
+/** put_nesting - append `depth` and `parent`, unchecked */
+static inline char *put_nesting(char *p, const struct fragments *f, const struct rec_call *rec)
+{
+	unsigned parent = rec->parent_cookie & 0xffff;
+
+	p = put_number(p, f, FIELD_DEPTH, rec->depth);
+	if (rec->depth && parent < table_nrows)
+		p = put_fragment(p, f->text, f->rows[parent].parent);
+	return p;
+}
+
+/**
+ * write_arguments - append `args` and `out`, as far as there is room
+ * @p: where they go in the line at @out
+ * @tail: bytes that are still to follow
+ * Returns the place behind them.
+ */
+char *write_arguments(const struct fragments *f, const struct call *call, char *out, char *p, size_t tail);
+
+#endif
