@@ -870,7 +870,8 @@ int BPF_PROG(on_rename, struct task_struct *task)
 
 /* ---- a look at all threads ---- */
 
-/* One open call as it is now. Its thread runs on meanwhile: the copy counts only if the call did not change. */
+/* One open call as it is now. Its thread runs on meanwhile: the copy counts only if the call did not change.
+ */
 static __always_inline void tell_open(struct thread_state *t, u32 i, u64 now)
 {
 	struct frame *f = frame_at(t, i);

@@ -79,6 +79,7 @@ struct config {
 	bool *families;                         /* [table_nfamilies] */
 	struct config_strings include, exclude; /* functions by name or glob */
 	bool nested;
+	uint64_t open_after_ns;          /* 0: calls that hang are not told of */
 	int names;                       /* enum kernels_style */
 	struct config_strings libraries; /* empty: auto */
 	struct config_pids pids;         /* empty: every process */

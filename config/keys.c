@@ -265,6 +265,14 @@ const struct key config_keys[] = {
 	 .offset = AT(nested),
 	 .fallback = "false",
 	 .about = "also report the calls that a traced call makes itself, with `depth` and `parent`"},
+	{.name = "open_after",
+	 .type = KEY_DURATION,
+	 .offset = AT(open_after_ns),
+	 .fallback = "30s",
+	 .max = 24 * 3600 * S,
+	 .about = "tell of a call that has not returned after so long by an `open` event, and again whenever "
+		  "the "
+		  "time has doubled; 0 never tells"},
 	{.name = "names",
 	 .type = KEY_ENUM,
 	 .offset = AT(names),

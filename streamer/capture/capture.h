@@ -90,10 +90,9 @@ void capture_detach_all(struct capture *capture);
  * capture_look - walk over all threads and their open calls
  * @ret_open: calls under way. Once recording has stopped, each is counted one time in the capture's life,
  *	here or, where its thread ended, in REC_LEFT_OPEN: call it before capture_counters() then.
- * While recording, puts a REC_OPEN record into the ring for each call that has lasted open_after_ns, and again
- * whenever it has lasted twice as long. One thread at a time.
- * Returns 0, -EXDEV when only the threads of cudatap's own pid namespace could be visited, or another
- * negative errno.
+ * While recording, puts a REC_OPEN record into the ring for each call that has lasted open_after_ns, and
+ *again whenever it has lasted twice as long. One thread at a time. Returns 0, -EXDEV when only the threads of
+ *cudatap's own pid namespace could be visited, or another negative errno.
  */
 int capture_look(struct capture *capture, uint64_t *ret_open);
 

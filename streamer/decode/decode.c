@@ -91,7 +91,7 @@ static void take_status(struct call *call)
 
 	call->ret = (int32_t)call->rec->ret;
 	call->status = CALL_OK;
-	if (call->rec->flags & REC_F_UNFINISHED) {
+	if (call->rec->flags & REC_F_UNFINISHED || call->rec->kind == REC_OPEN) {
 		call->status = CALL_UNFINISHED;
 		return;
 	}
@@ -111,7 +111,7 @@ int decode_call(const struct plan *plans, const struct rec_call *rec, size_t siz
 	size_t words;
 	int err;
 
-	if (size < sizeof(*rec) || (rec->kind != REC_CALL && rec->kind != REC_NAME) ||
+	if (size < sizeof(*rec) || (rec->kind != REC_CALL && rec->kind != REC_NAME && rec->kind != REC_OPEN) ||
 	    (rec->cookie & 0xffff) >= table_nrows || (rec->parent_cookie & 0xffff) >= table_nrows)
 		return -EBADMSG;
 	memset(call, 0, sizeof(*call));

@@ -11,7 +11,7 @@
 const char *const event_type_names[EVENT_NTYPES] = {
 	[EVENT_CALL] = "call",     [EVENT_START] = "start",   [EVENT_STOP] = "stop",
 	[EVENT_ATTACH] = "attach", [EVENT_DETACH] = "detach", [EVENT_LOSS] = "loss",
-	[EVENT_CLOCK] = "clock",
+	[EVENT_CLOCK] = "clock",   [EVENT_OPEN] = "open",
 };
 
 static const struct encode_format *const formats[] = {
@@ -88,6 +88,8 @@ const char *const encode_keys[] = {
 	"by_function",
 	/* clock */
 	"step_ns",
+	/* open */
+	"call_ts",
 	/* stop */
 	"exit_code",
 	"calls",

@@ -30,6 +30,7 @@ enum event_type {
 	EVENT_DETACH,
 	EVENT_LOSS,
 	EVENT_CLOCK,
+	EVENT_OPEN,
 	EVENT_NTYPES
 };
 extern const char *const event_type_names[EVENT_NTYPES];

@@ -28,6 +28,7 @@ struct thread {
 	uint32_t pid, tid;       /* of cudatap's pid namespace */
 	uint32_t ns_pid, ns_tid; /* of the task's own, when different; else 0 */
 	uint32_t uid;
+	uint64_t last_start_ns; /* of the call that was taken last; the reader's */
 	char comm[REC_COMM_LEN + 1];
 	char thread[REC_COMM_LEN + 1];                /* empty when the same as comm */
 	struct thread_prefix prefix[THREAD_PREFIXES]; /* made once by each encoder, freed by the cache */

@@ -14,6 +14,7 @@
 #include "../enrich/enrich.h"
 #include "../enrich/kernels.h"
 #include "../log.h"
+#include "bodies.h"
 #include "gate.h"
 #include "losses.h"
 #include "stream.h"
@@ -96,6 +97,7 @@ static void emit_call(struct stream *stream, const struct call *call)
 		count(&stream->undecodable);
 		return;
 	}
+	thread->last_start_ns = call->rec->start_ns;
 	stream->seq++;
 	wanted = gate_call(stream->gate, stream->fanout, call);
 	for (format = 0; format < stream->nformats; format++) {
@@ -179,6 +181,21 @@ static void take_call(struct stream *stream, const void *record, size_t size)
 	emit_call(stream, &call);
 }
 
+/* The look at open calls may have come too late: the call's end went into the ring before. */
+static void take_open(struct stream *stream, const void *record, size_t size)
+{
+	struct thread *thread;
+	struct call call;
+
+	if (decode_call(stream->options.plans, record, size, &call))
+		return;
+	thread = threads_find(stream->threads, call.rec->pid_tgid);
+	if (!thread || thread->last_start_ns == call.rec->start_ns)
+		return;
+	emit_event(stream, EVENT_OPEN,
+		   body_open(&call, thread, clock_map_real(stream->clock, call.rec->start_ns)));
+}
+
 static void take_thread(struct stream *stream, const struct rec_thread *rec)
 {
 	threads_learn(stream->threads, rec);
@@ -201,6 +218,9 @@ static void take_record(void *ctx, const void *record, size_t size)
 	switch (*(const uint16_t *)record) {
 	case REC_CALL:
 		take_call(stream, record, size);
+		break;
+	case REC_OPEN:
+		take_open(stream, record, size);
 		break;
 	case REC_THREAD:
 		take_thread(stream, record);

@@ -12,10 +12,13 @@
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "../log.h"
 #include "internal.h"
+
+#define LOOK_MIN_NS 25000000ull /* between two looks at all threads of the host */
 
 struct duplicate {
 	unsigned newer, first;
@@ -32,8 +35,20 @@ static void on_duplicates(struct trace *trace, uint32_t index);
 static void on_all_gone(struct trace *trace, uint32_t index);
 static void on_mappings(struct trace *trace, uint32_t index);
 static void on_changes(struct trace *trace, uint32_t index);
+static void on_look(struct trace *trace, uint32_t index);
 
-enum source { SIGNAL, HELD, COMMAND_EXEC, COMMAND_END, PROCESS_END, DUPLICATES, ALL_GONE, MAPPINGS, CHANGES };
+enum source {
+	SIGNAL,
+	HELD,
+	COMMAND_EXEC,
+	COMMAND_END,
+	PROCESS_END,
+	DUPLICATES,
+	ALL_GONE,
+	MAPPINGS,
+	CHANGES,
+	LOOK
+};
 
 static const source_fn sources[] = {
 	[SIGNAL] = on_signal,
@@ -45,6 +60,7 @@ static const source_fn sources[] = {
 	[ALL_GONE] = on_all_gone,
 	[MAPPINGS] = on_mappings,
 	[CHANGES] = on_changes,
+	[LOOK] = on_look,
 };
 
 static int watch(struct trace *trace, int fd, enum source source, uint32_t index)
@@ -216,6 +232,14 @@ static void on_changes(struct trace *trace, uint32_t index)
 	targets_changes(trace);
 }
 
+static void on_look(struct trace *trace, uint32_t index)
+{
+	uint64_t times, open;
+
+	if (read(trace->look_fd, &times, sizeof(times)) == sizeof(times))
+		capture_look(trace->capture, &open);
+}
+
 /* ---- life ---- */
 
 static void add_requests(sigset_t *set)
@@ -288,6 +312,22 @@ static int open_launch(struct trace *trace)
 	return err;
 }
 
+/* Calls that hang are told of between open_after and a quarter more. */
+static int open_look(struct trace *trace)
+{
+	uint64_t after_ns = trace->config->open_after_ns;
+	uint64_t ns = after_ns / 4 > LOOK_MIN_NS ? after_ns / 4 : LOOK_MIN_NS;
+	struct itimerspec every = {.it_interval = {ns / 1000000000, ns % 1000000000}};
+
+	if (!after_ns)
+		return 0;
+	every.it_value = every.it_interval;
+	trace->look_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (trace->look_fd < 0 || timerfd_settime(trace->look_fd, 0, &every, NULL))
+		return -errno;
+	return watch(trace, trace->look_fd, LOOK, 0);
+}
+
 int control_open(struct trace *trace)
 {
 	int err;
@@ -307,6 +347,8 @@ int control_open(struct trace *trace)
 		err = open_pids(trace);
 	if (!err)
 		err = open_launch(trace);
+	if (!err)
+		err = open_look(trace);
 	return err;
 }
 
@@ -354,6 +396,7 @@ void control_close(struct trace *trace)
 		if (trace->pid_fds[i] >= 0)
 			close(trace->pid_fds[i]);
 	free(trace->pid_fds);
+	close(trace->look_fd);
 	close(trace->signal_fd);
 	close(trace->changes_fd);
 	close(trace->duplicate_fds[0]);

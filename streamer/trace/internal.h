@@ -36,12 +36,15 @@ struct trace {
 	unsigned nattached;
 	unsigned refused;  /* CUDA libraries that could not be probed */
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
+	int look_fd;       /* timer: look for calls that hang */
 	int epoll_fd, signal_fd, duplicate_fds[2];
 	int changes_fd; /* inotify: files with probes are written to */
 	int *pid_fds;   /* of -p, -1 when ended */
 	size_t npids_alive;
 	const char *stop_reason; /* NULL: running */
 	int signals;             /* INT and TERM so far */
+	bool ended;              /* recording has stopped, and open_calls is final */
+	uint64_t open_calls;
 	int exit_code;
 };
 
@@ -77,11 +80,14 @@ void control_on_duplicate(void *ctx, unsigned newer, unsigned first);
 
 /* report.c */
 
+/** report_count - calls so far: the counters, and how many are under way. Final when recording has stopped.
+ */
+uint64_t report_count(struct trace *trace, struct capture_counters *ret_counters);
 json_t *report_start(const struct trace *trace);
 json_t *report_stop(const struct trace *trace, const struct capture_counters *counters);
 /** report_status - one JSON object on stderr, on one line: calls and sinks so far */
-void report_status(const struct trace *trace);
+void report_status(struct trace *trace);
 /** report_summary - totals on stderr; returns how many events were lost, at the source and in sinks */
-uint64_t report_summary(const struct trace *trace, const struct capture_counters *counters);
+uint64_t report_summary(struct trace *trace, const struct capture_counters *counters);
 
 #endif

@@ -71,8 +71,8 @@ json_t *report_start(const struct trace *trace)
 	return body;
 }
 
-/* Entered calls with no end so far: open in their threads when recording stopped. */
-static uint64_t open_calls(const struct capture_counters *c)
+/* Entered calls with no end so far: what is open, where not all threads can be visited. */
+static uint64_t without_end(const struct capture_counters *c)
 {
 	static const enum rec_counter ends[] = {
 		REC_SUBMITTED, REC_UNFINISHED, REC_NESTED,     REC_MUTED,        REC_DUPLICATE_CALLS,
@@ -86,7 +86,21 @@ static uint64_t open_calls(const struct capture_counters *c)
 	return (int64_t)open < 0 ? 0 : open;
 }
 
-static json_t *calls_object(const struct trace *trace, const struct capture_counters *c)
+uint64_t report_count(struct trace *trace, struct capture_counters *ret_counters)
+{
+	uint64_t open = 0;
+	int err;
+
+	if (trace->ended) {
+		capture_counters(trace->capture, ret_counters);
+		return trace->open_calls;
+	}
+	err = capture_look(trace->capture, &open);
+	capture_counters(trace->capture, ret_counters);
+	return err ? without_end(ret_counters) : open + ret_counters->v[REC_LEFT_OPEN];
+}
+
+static json_t *calls_object(const struct trace *trace, const struct capture_counters *c, uint64_t open)
 {
 	struct stream_totals totals;
 	json_t *lost;
@@ -100,7 +114,7 @@ static json_t *calls_object(const struct trace *trace, const struct capture_coun
 		"emitted", (json_int_t)(totals.emitted - totals.unfinished), "unfinished",
 		(json_int_t)totals.unfinished, "nested", (json_int_t)c->v[REC_NESTED], "muted",
 		(json_int_t)c->v[REC_MUTED], "duplicate", (json_int_t)c->v[REC_DUPLICATE_CALLS], "unpaired",
-		(json_int_t)c->v[REC_UNPAIRED], "lost", lost, "open", (json_int_t)open_calls(c), "in_ring",
+		(json_int_t)c->v[REC_UNPAIRED], "lost", lost, "open", (json_int_t)open, "in_ring",
 		(json_int_t)(c->v[REC_SUBMITTED] + c->v[REC_UNFINISHED] - totals.emitted -
 			     totals.undecodable),
 		"read_failed", (json_int_t)c->v[REC_READ_FAILED], "names_lost",
@@ -119,23 +133,25 @@ json_t *report_stop(const struct trace *trace, const struct capture_counters *co
 	json_object_set_new(
 		body, "duration_ns",
 		json_integer(ts.tv_sec * 1000000000ll + ts.tv_nsec - (json_int_t)trace->start_ns));
-	json_object_set_new(body, "calls", calls_object(trace, counters));
+	json_object_set_new(body, "calls", calls_object(trace, counters, trace->open_calls));
 	json_object_set_new(body, "sinks", stream_sinks(trace->stream));
 	return body;
 }
 
-void report_status(const struct trace *trace)
+void report_status(struct trace *trace)
 {
 	struct capture_counters counters;
+	uint64_t open;
 	struct timespec ts;
 	json_t *status;
 	char *text;
 
-	capture_counters(trace->capture, &counters);
+	open = report_count(trace, &counters);
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	status = json_pack("{ss ss sI so so}", "type", "status", "version", CUDATAP_VERSION, "duration_ns",
 			   (json_int_t)(ts.tv_sec * 1000000000ll + ts.tv_nsec) - (json_int_t)trace->start_ns,
-			   "calls", calls_object(trace, &counters), "sinks", stream_sinks(trace->stream));
+			   "calls", calls_object(trace, &counters, open), "sinks",
+			   stream_sinks(trace->stream));
 	text = json_dumps(status, JSON_COMPACT);
 	json_decref(status);
 	if (text) {
@@ -165,7 +181,7 @@ static void say_sinks(const struct trace *trace)
 	}
 }
 
-uint64_t report_summary(const struct trace *trace, const struct capture_counters *counters)
+uint64_t report_summary(struct trace *trace, const struct capture_counters *counters)
 {
 	uint64_t counts[LOSSES_NCAUSES], lost;
 	struct stream_totals totals;

@@ -101,6 +101,7 @@ static int open_capture(struct trace *trace)
 		.nested = trace->config->nested,
 		.select_pids = trace->cli->command || trace->config->pids.n,
 		.follow_children = trace->cli->command,
+		.open_after_ns = trace->config->open_after_ns,
 		.plans = trace->plans,
 		.row_state = trace->row_state,
 	};
@@ -227,7 +228,8 @@ static void end(struct trace *trace)
 	time_ns = trace->signals > 1 ? HURRY_NS : DRAIN_NS;
 	deadline_ns = now_ns() + time_ns;
 	stream_settle(trace->stream, deadline_ns - time_ns / 2);
-	capture_counters(trace->capture, &counters);
+	trace->open_calls = report_count(trace, &counters);
+	trace->ended = true;
 	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters), deadline_ns);
 	lost = report_summary(trace, &counters);
 	if (trace->cli->fail_on_loss && lost && !trace->exit_code)
@@ -239,6 +241,7 @@ int trace_run(const struct config *config, const struct cli *cli)
 	struct trace trace = {.config = config,
 			      .cli = cli,
 			      .start_ns = now_ns(),
+			      .look_fd = -1,
 			      .epoll_fd = -1,
 			      .signal_fd = -1,
 			      .changes_fd = -1,

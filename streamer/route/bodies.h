@@ -1,0 +1,18 @@
+/* The bodies of events that the reader makes of records beside calls. */
+#ifndef CUDATAP_BODIES_H
+#define CUDATAP_BODIES_H
+
+#include <jansson.h>
+
+#include "../decode/decode.h"
+#include "../enrich/enrich.h"
+
+/**
+ * body_open - an `open` event: a call that has not returned
+ * @call: made of a REC_OPEN record; @thread: whose it is
+ * @start_ns: unix time of its start, the `ts` of its call event to come
+ * NULL when out of memory.
+ */
+json_t *body_open(const struct call *call, const struct thread *thread, int64_t start_ns);
+
+#endif
