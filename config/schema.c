@@ -89,7 +89,7 @@ static void add_key(const struct key *key, json_t *properties, json_t *required)
 json_t *keys_schema(const struct key *const *tables, size_t ntables)
 {
 	json_t *properties = json_object();
-	json_t *required = json_array();
+	json_t *required = json_array(), *schema;
 
 	for (size_t i = 0; i < ntables; i++)
 		for (const struct key *k = tables[i]; k && k->name; k++)
@@ -98,8 +98,12 @@ json_t *keys_schema(const struct key *const *tables, size_t ntables)
 		for (const struct key *k = tables[i]; k && k->name; k++)
 			if (k->flags & KEY_SECRET)
 				add_secret_file(k, properties);
-	return json_pack("{s:s, s:o, s:o*, s:b}", "type", "object", "properties", properties, "required",
-			 json_array_size(required) ? required : NULL, "additionalProperties", 0);
+	schema = json_pack("{s:s, s:o, s:b}", "type", "object", "properties", properties,
+			   "additionalProperties", 0);
+	if (json_array_size(required))
+		json_object_set(schema, "required", required);
+	json_decref(required);
+	return schema;
 }
 
 /* ---- variables ---- */
