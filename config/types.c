@@ -179,15 +179,20 @@ void keys_read(const struct key_set *sets, size_t nsets, const struct node *map,
 		check_required(&sets[i], map, errors);
 }
 
-/* Most are one plain word, which needs no reader of YAML. */
+/* Most are one plain word or empty, which needs no reader of YAML. */
 static int fallback_node(const struct key *key, struct tree *tree, const struct mark *mark,
 			 struct errors *errors, const struct node **ret_node)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
 
-	if (key->fallback[strspn(key->fallback, letters)])
+	if (!key->fallback[strspn(key->fallback, letters)])
+		*ret_node = tree_scalar(tree, key->fallback, mark);
+	else if (!strcmp(key->fallback, "[]"))
+		*ret_node = tree_list(tree, NULL, 0, mark);
+	else if (!strcmp(key->fallback, "{}"))
+		*ret_node = tree_map(tree, NULL, 0, mark);
+	else
 		return tree_read(tree, key->fallback, strlen(key->fallback), mark, errors, ret_node);
-	*ret_node = tree_scalar(tree, key->fallback, mark);
 	return *ret_node ? 0 : -ENOMEM;
 }
 
