@@ -189,6 +189,16 @@ static void take_thread(struct stream *stream, const struct rec_thread *rec)
 		kernels_process(stream->kernels, rec);
 }
 
+static void take_fork(struct stream *stream, const struct rec_fork *rec)
+{
+	if (!stream->kernels)
+		return;
+	/* what the parent had named until then may still be in its ring */
+	capture_read_names(stream->options.capture);
+	kernels_settle(stream->kernels, rec->time_ns);
+	kernels_fork(stream->kernels, rec);
+}
+
 static void take_thread_exit(struct stream *stream, const struct rec_thread_exit *rec)
 {
 	threads_forget(stream->threads, rec);
@@ -214,6 +224,9 @@ static void take_record(void *ctx, const void *record, size_t size)
 	case REC_NAME:
 		if (stream->kernels)
 			kernels_queue(stream->kernels, record, size);
+		break;
+	case REC_FORK:
+		take_fork(stream, record);
 		break;
 	case REC_DUPLICATE:
 		if (stream->options.on_duplicate)
