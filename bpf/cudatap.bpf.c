@@ -111,6 +111,15 @@ struct {
 	__type(value, struct open_record);
 } open_record SEC(".maps");
 
+/* Processes that have kernels' names, their own or their parents', by their number in the initial pid
+ * namespace: their forks and ends are told. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u8);
+} named SEC(".maps");
+
 /* Selected processes, by their pid in cudatap's own pid namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -420,8 +429,9 @@ __noinline int read_name_sleepable(struct name_record *n, u32 row, u64 ret)
 static __always_inline void submit_name(struct frame *f, const struct rec_desc *desc, struct counters *c,
 					bool sleepable)
 {
-	u32 words = (desc->nregs + desc->nstack) * 8, len;
+	u32 words = (desc->nregs + desc->nstack) * 8, len, tgid = f->rec.pid_tgid >> 32;
 	struct name_record *n;
+	u8 yes = 1;
 
 	n = bpf_task_storage_get(&name_records, bpf_get_current_task_btf(), NULL,
 				 BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -429,6 +439,8 @@ static __always_inline void submit_name(struct frame *f, const struct rec_desc *
 		c->v[REC_LOST_NAMES]++;
 		return;
 	}
+	if (!bpf_map_lookup_elem(&named, &tgid))
+		bpf_map_update_elem(&named, &tgid, &yes, BPF_ANY);
 	n->rec = f->rec;
 	n->rec.kind = REC_NAME;
 	__builtin_memcpy(n->data, f->data, 256);
@@ -798,6 +810,17 @@ static __always_inline void close_frames(struct thread_state *t, struct counters
 	}
 }
 
+/* What is known of a thread or, if @leader, of its process ends. */
+static __always_inline void forget(u64 pid_tgid, bool leader, bool announced)
+{
+	struct rec_thread_exit rec = {.kind = REC_THREAD_EXIT, .leader = leader, .pid_tgid = pid_tgid};
+	u32 tgid = pid_tgid >> 32;
+	bool had_names = leader && !bpf_map_delete_elem(&named, &tgid);
+
+	if ((announced || had_names) && !bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
+		wake_reader();
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *unused)
 {
@@ -806,14 +829,9 @@ int BPF_PROG(on_exit, struct task_struct *unused)
 	bool last = BPF_CORE_READ(task, signal, live.counter) == 0;
 	struct counters *c = my_counters();
 
-	if (t && c) {
-		struct rec_thread_exit rec = {
-			.kind = REC_THREAD_EXIT, .leader = last, .pid_tgid = bpf_get_current_pid_tgid()};
-
+	if (t && c)
 		close_frames(t, c);
-		if (t->announced && !bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
-			wake_reader();
-	}
+	forget(bpf_get_current_pid_tgid(), last, t && t->announced);
 	if (last && shared.select_pids) {
 		u32 pid = pid_in((u64)BPF_CORE_READ(task, group_leader), shared.pidns_ino);
 
@@ -828,17 +846,31 @@ int BPF_PROG(on_exec, struct task_struct *unused)
 	struct thread_state *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
 	struct counters *c = my_counters();
 
-	if (t && c) {
-		/* what is known of the old image goes */
-		struct rec_thread_exit rec = {.kind = REC_THREAD_EXIT, .leader = 1, .pid_tgid = t->pid_tgid};
-
+	if (t && c)
 		close_frames(t, c);
-		if (t->announced && !bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
-			wake_reader();
+	/* what is known of the old image goes */
+	forget(t ? t->pid_tgid : bpf_get_current_pid_tgid(), true, t && t->announced);
+	if (t) {
 		t->announced = 0;
 		t->pid_tgid = bpf_get_current_pid_tgid(); /* a thread that execs becomes the leader */
 	}
 	return 0;
+}
+
+/* A child has its parent's names; by its first call the parent may be gone. */
+static __always_inline void tell_fork(struct task_struct *parent, struct task_struct *child)
+{
+	struct rec_fork rec = {.kind = REC_FORK, .parent_tgid = BPF_CORE_READ(parent, tgid)};
+	u8 yes = 1;
+
+	if (!bpf_map_lookup_elem(&named, &rec.parent_tgid))
+		return;
+	rec.tgid = BPF_CORE_READ(child, tgid);
+	rec.process_start_ns = BPF_CORE_READ(child, start_boottime);
+	rec.time_ns = bpf_ktime_get_boot_ns();
+	bpf_map_update_elem(&named, &rec.tgid, &yes, BPF_ANY);
+	if (!bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
+		wake_reader();
 }
 
 SEC("raw_tp/sched_process_fork")
@@ -847,8 +879,10 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	u32 parent_pid, pid;
 	u8 yes = 1;
 
-	if (!shared.select_pids || !shared.follow_children ||
-	    BPF_CORE_READ(child, pid) != BPF_CORE_READ(child, tgid))
+	if (BPF_CORE_READ(child, pid) != BPF_CORE_READ(child, tgid))
+		return 0;
+	tell_fork(parent, child);
+	if (!shared.select_pids || !shared.follow_children)
 		return 0;
 	parent_pid = pid_in((u64)BPF_CORE_READ(parent, group_leader), shared.pidns_ino);
 	if (!bpf_map_lookup_elem(&pids, &parent_pid))

@@ -48,6 +48,7 @@ enum rec_kind {
 	REC_NAME,      /* in the names ring: a struct rec_call that named a kernel or unloaded a module; all
 			* its slots are read on return, strings up to REC_MAX_NAME */
 	REC_OPEN,      /* a struct rec_call and what it has so far: it was under way at end_ns */
+	REC_FORK, /* a process that has kernels' names, or whose parent had, forked */
 };
 
 /* flags of rec_call */
@@ -94,6 +95,15 @@ struct rec_thread_exit {
 	u16 leader; /* 1: the process as a whole has ended */
 	u32 reserved;
 	u64 pid_tgid;
+};
+
+struct rec_fork {
+	u16 kind;
+	u16 reserved;
+	u32 tgid, parent_tgid; /* in the initial pid namespace */
+	u32 reserved2;
+	u64 process_start_ns; /* as in struct rec_thread, of the new process */
+	u64 time_ns;
 };
 
 struct rec_duplicate {

@@ -23,6 +23,8 @@
 
 #include "../bpf/record.h"
 
+#define MAX_WEIGHT (5u * TREE_MAX_WEIGHT)
+
 static void out_of_memory(struct errors *errors, const struct mark *mark)
 {
 	errors_add(errors, mark, "%s", strerror(ENOMEM));
@@ -38,16 +40,34 @@ struct loading {
 	struct tree *tree;
 	struct variables variables;
 	struct profiles profiles;
+	unsigned weight;  /* of all that was read, what profiles are merged over as often as it is */
 	struct mark mark; /* of the file, as the user named it */
 };
+
+/* Profiles multiply what they are merged over. */
+static bool spend(struct loading *l, const struct node *map)
+{
+	if (map->weight <= MAX_WEIGHT - l->weight) {
+		l->weight += map->weight;
+		return true;
+	}
+	errors_add(l->errors, &map->mark,
+		   "more than %u values, each profile's with all that it is merged over: too large",
+		   MAX_WEIGHT);
+	l->weight = MAX_WEIGHT;
+	return false;
+}
 
 /* Reads a map with its variables into @config, which holds the defaults. */
 static void read_map(struct loading *l, const struct node *map, struct config *config)
 {
-	struct tree *scratch = tree_new();
-	const struct node *expanded =
-		scratch ? variables_expand(&l->variables, scratch, map, l->errors) : NULL;
+	struct tree *scratch;
+	const struct node *expanded;
 
+	if (!spend(l, map))
+		return;
+	scratch = tree_new();
+	expanded = scratch ? variables_expand(&l->variables, scratch, map, l->errors) : NULL;
 	if (expanded)
 		keys_read(&(struct key_set){config_keys, config}, 1, expanded, l->errors);
 	else

@@ -52,7 +52,11 @@ struct config_sink {
 	char *format;               /* of encode_format_names[] */
 	void *options;              /* the kind's own options, by its key table */
 	struct {
-		bool args; /* false leaves them out whatever config.fields.args says */
+		bool args;           /* false leaves them out whatever config.fields.args says */
+		uint64_t only, drop; /* keys of calls, bit i: encode_field_names[ENCODE_FIXED_FIELDS + i];
+				      * only 0: all */
+		struct config_fields rename;  /* key to new name */
+		struct config_strings redact; /* parameters, beside those of config.fields */
 	} fields;
 	struct config_filter filter;
 	struct {
@@ -92,6 +96,7 @@ struct config {
 				size_t nstatics;
 			};
 		};
+		struct config_strings redact; /* parameters whose values are not shown */
 	} fields;
 	char *host;
 	struct {

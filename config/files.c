@@ -71,7 +71,7 @@ static int open_file(const char *path, const struct node *by, struct file_id *re
 	/* of what the user names a pipe is welcome; what is included must not let us wait */
 	int fd = !by && !strcmp(path, "-") ? dup(STDIN_FILENO)
 					   : open(path, O_RDONLY | O_CLOEXEC | (by ? O_NONBLOCK : 0));
-	struct stat st;
+	struct stat st = {0};
 	int err = 0;
 
 	if (fd < 0)
@@ -147,7 +147,7 @@ static int read_open(struct files *f, int fd, const char *path, const struct nod
 static int read_file(struct files *f, const char *path, const struct node *by, const struct mark *mark,
 		     const struct node **ret_root)
 {
-	struct file_id id;
+	struct file_id id = {0};
 	int fd = open_file(path, by, &id);
 	int err = -EINVAL;
 

@@ -56,6 +56,14 @@ static const struct key fields[] = {
 	 .offset = AT(fields.constant),
 	 .fallback = "{}",
 	 .about = "constant fields of every event, such as `{env: prod, cluster: a}`"},
+	{.name = "redact",
+	 .type = KEY_STRINGS,
+	 .offset = AT(fields.redact),
+	 .fallback = "[]",
+	 .flags = KEY_PARAMETERS,
+	 .about = "parameters whose values are replaced by `redacted` in `args` and `out`; normalised keys "
+		  "that "
+		  "come from them, such as `ptr` from `devPtr`, are left out"},
 	{0},
 };
 
@@ -88,6 +96,33 @@ static const struct key sink_fields[] = {
 	 .about = "`false` leaves `args` and `out` away for this sink; `true` leaves it to the "
 		  "configuration's "
 		  "own `fields.args`"},
+	{.name = "only",
+	 .type = KEY_WORDS,
+	 .offset = SINK(fields.only),
+	 .fallback = "[]",
+	 .words = encode_field_names + ENCODE_FIXED_FIELDS,
+	 .about = "the keys that calls have beside `type`, `run`, `seq` and `ts`; an empty list is all of "
+		  "them. "
+		  "Other events keep theirs"},
+	{.name = "drop",
+	 .type = KEY_WORDS,
+	 .offset = SINK(fields.drop),
+	 .fallback = "[]",
+	 .words = encode_field_names + ENCODE_FIXED_FIELDS,
+	 .about = "keys that calls do not have"},
+	{.name = "rename",
+	 .type = KEY_FIELDS,
+	 .offset = SINK(fields.rename),
+	 .fallback = "{}",
+	 .flags = KEY_RENAME,
+	 .words = encode_field_names,
+	 .about = "other names for keys of events, such as `{ts: \"@timestamp\"}`; with format `json` alone"},
+	{.name = "redact",
+	 .type = KEY_STRINGS,
+	 .offset = SINK(fields.redact),
+	 .fallback = "[]",
+	 .flags = KEY_PARAMETERS,
+	 .about = "more parameters than those of the configuration's own `fields.redact`"},
 	{0},
 };
 

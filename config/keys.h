@@ -40,6 +40,8 @@ enum key_type {
 #define KEY_NOT_EMPTY    (1 << 2) /* lists: at least one item */
 #define KEY_PATHS        (1 << 3) /* STRINGS with `words`: every other text has a "/" */
 #define KEY_LAYER        (1 << 4) /* says what is merged: settled before, and no part of the outcome */
+#define KEY_PARAMETERS   (1 << 5) /* STRINGS: names of parameters */
+#define KEY_RENAME       (1 << 6) /* FIELDS: new names by one of `words` */
 
 struct key {
 	const char *name;

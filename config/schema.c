@@ -89,7 +89,7 @@ static void add_key(const struct key *key, json_t *properties, json_t *required)
 json_t *keys_schema(const struct key *const *tables, size_t ntables)
 {
 	json_t *properties = json_object();
-	json_t *required = json_array();
+	json_t *required = json_array(), *schema;
 
 	for (size_t i = 0; i < ntables; i++)
 		for (const struct key *k = tables[i]; k && k->name; k++)
@@ -98,8 +98,12 @@ json_t *keys_schema(const struct key *const *tables, size_t ntables)
 		for (const struct key *k = tables[i]; k && k->name; k++)
 			if (k->flags & KEY_SECRET)
 				add_secret_file(k, properties);
-	return json_pack("{s:s, s:o, s:o*, s:b}", "type", "object", "properties", properties, "required",
-			 json_array_size(required) ? required : NULL, "additionalProperties", 0);
+	schema = json_pack("{s:s, s:o, s:b}", "type", "object", "properties", properties,
+			   "additionalProperties", 0);
+	if (json_array_size(required))
+		json_object_set(schema, "required", required);
+	json_decref(required);
+	return schema;
 }
 
 /* ---- variables ---- */
@@ -124,14 +128,14 @@ static void allow_variables(json_t *schema);
 /* Of the alternatives one more, where there is a scalar among them. */
 static void allow_alternative(json_t *alternatives)
 {
-	json_t *one;
-	size_t i;
 	bool scalar = false;
 
-	json_array_foreach(alternatives, i, one)
-	{
-		scalar |= is_scalar(one);
-		if (!is_scalar(one))
+	for (size_t i = 0; i < json_array_size(alternatives); i++) {
+		json_t *one = json_array_get(alternatives, i);
+
+		if (is_scalar(one))
+			scalar = true;
+		else
 			allow_variables(one);
 	}
 	if (scalar)
@@ -154,8 +158,7 @@ static void wrap(json_t *schema)
 /* A text with ${VAR} in it can stand for any scalar. Deep as the key table is. */
 static void allow_variables(json_t *schema)
 {
-	const char *name;
-	json_t *value;
+	json_t *properties = json_object_get(schema, "properties");
 
 	if (!json_is_object(schema))
 		return;
@@ -163,7 +166,8 @@ static void allow_variables(json_t *schema)
 		wrap(schema);
 		return;
 	}
-	json_object_foreach(json_object_get(schema, "properties"), name, value) allow_variables(value);
+	for (void *i = json_object_iter(properties); i; i = json_object_iter_next(properties, i))
+		allow_variables(json_object_iter_value(i));
 	allow_variables(json_object_get(schema, "items"));
 	allow_variables(json_object_get(schema, "additionalProperties"));
 	allow_alternative(json_object_get(schema, "anyOf"));
@@ -185,17 +189,15 @@ static void allow_null(json_t *map)
 /* Makes the schema one of what may be incomplete: nothing is required, things of the user's are removed. */
 static void into_part(json_t *schema)
 {
-	const char *name;
-	json_t *value;
-	size_t i;
-
 	if (json_is_object(schema)) {
 		if (json_is_array(json_object_get(schema, "required")))
 			json_object_del(schema, "required");
 		allow_null(schema);
-		json_object_foreach(schema, name, value) into_part(value);
 	}
-	json_array_foreach(schema, i, value) into_part(value);
+	for (void *i = json_object_iter(schema); i; i = json_object_iter_next(schema, i))
+		into_part(json_object_iter_value(i));
+	for (size_t i = 0; i < json_array_size(schema); i++)
+		into_part(json_array_get(schema, i));
 }
 
 /* Returns the schema of the incomplete, or NULL where that is no other. */
@@ -228,13 +230,11 @@ static bool is_common(const char *name)
 /* Moves the properties of one kind of sink to $defs, but for what differs where a sink is incomplete. */
 static void share_sink_keys(json_t *kind, const char *type, json_t *defs)
 {
-	json_t *properties = json_object_get(kind, "properties"), *schema;
-	const char *name;
-	void *next;
+	json_t *properties = json_object_get(kind, "properties");
 
-	json_object_foreach_safe(properties, next, name, schema)
-	{
-		json_t *part = part_of(schema);
+	for (void *i = json_object_iter(properties); i; i = json_object_iter_next(properties, i)) {
+		const char *name = json_object_iter_key(i);
+		json_t *schema = json_object_iter_value(i), *part = part_of(schema);
 		char def[128];
 
 		json_decref(part);
@@ -242,7 +242,7 @@ static void share_sink_keys(json_t *kind, const char *type, json_t *defs)
 			continue;
 		snprintf(def, sizeof(def), "%s.%s", is_common(name) ? "sink" : type, name);
 		json_object_set(defs, def, schema);
-		json_object_set_new(properties, name, ref_to(def));
+		json_object_iter_set_new(properties, i, ref_to(def));
 	}
 }
 

@@ -80,7 +80,7 @@ static void take(const struct key *key, const struct node_entry *e, const char *
 static void read_beside(const struct key *key, const struct node_entry *e, const char *path, void *base,
 			struct errors *errors)
 {
-	struct stat st;
+	struct stat st = {0};
 	int fd = open_secret(path, &st);
 
 	if (fd < 0) {

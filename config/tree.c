@@ -5,7 +5,9 @@
 
 #include "tree_internal.h"
 
-#define BLOCK_BYTES (64u << 10)
+/* Blocks of memory double in size: defaults are trees of one word. */
+#define LEAST_BYTES 512u
+#define MOST_BYTES  (64u << 10)
 
 struct block {
 	struct block *next;
@@ -48,8 +50,10 @@ void *tree_alloc(struct tree *tree, size_t size)
 	void *p;
 
 	if (!b || b->size - b->used < wanted) {
-		size_t room = wanted > BLOCK_BYTES ? wanted : BLOCK_BYTES;
+		size_t room = b && b->size < MOST_BYTES ? 2 * b->size : b ? MOST_BYTES : LEAST_BYTES;
 
+		if (room < wanted)
+			room = wanted;
 		b = malloc(sizeof(*b) + room);
 		if (!b)
 			return NULL;

@@ -1,4 +1,5 @@
 /* The pass over a key table: reading, defaults, printing, freeing, whatever the types are. */
+#include <errno.h>
 #include <string.h>
 
 #include "secret.h"
@@ -178,6 +179,23 @@ void keys_read(const struct key_set *sets, size_t nsets, const struct node *map,
 		check_required(&sets[i], map, errors);
 }
 
+/* Most are one plain word or empty, which needs no reader of YAML. */
+static int fallback_node(const struct key *key, struct tree *tree, const struct mark *mark,
+			 struct errors *errors, const struct node **ret_node)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
+
+	if (!key->fallback[strspn(key->fallback, letters)])
+		*ret_node = tree_scalar(tree, key->fallback, mark);
+	else if (!strcmp(key->fallback, "[]"))
+		*ret_node = tree_list(tree, NULL, 0, mark);
+	else if (!strcmp(key->fallback, "{}"))
+		*ret_node = tree_map(tree, NULL, 0, mark);
+	else
+		return tree_read(tree, key->fallback, strlen(key->fallback), mark, errors, ret_node);
+	return *ret_node ? 0 : -ENOMEM;
+}
+
 /* The fallback is read as the YAML that it is, by the key's own type. */
 static void fall_back(const struct key *key, void *base, struct errors *errors)
 {
@@ -185,7 +203,7 @@ static void fall_back(const struct key *key, void *base, struct errors *errors)
 	struct tree *tree = tree_new();
 	const struct node *node = NULL;
 
-	if (!tree || tree_read(tree, key->fallback, strlen(key->fallback), &mark, errors, &node))
+	if (!tree || fallback_node(key, tree, &mark, errors, &node))
 		errors_add(errors, &mark, "default %s cannot be read", QUOTE(key->fallback));
 	else if (node)
 		key_read(key, node, base, errors);

@@ -84,6 +84,10 @@ static void strings_add(const struct key *key, const struct node *node, void *va
 			   QUOTE(node->text), key->words[0]);
 		return;
 	}
+	if ((key->flags & KEY_PARAMETERS) && !encode_parameter_known(node->text)) {
+		errors_add(errors, &node->mark, "no function has a parameter %s", QUOTE(node->text));
+		return;
+	}
 	list = reallocarray(strings->list, strings->n + 1, sizeof(*list));
 	if (list)
 		strings->list = list;
@@ -228,22 +232,34 @@ const struct key_type_ops type_pids = {
 
 /* ---- fields ---- */
 
+static bool field_known(const struct key *key, const char *name)
+{
+	for (size_t i = 0; key->words && key->words[i]; i++)
+		if (!strcmp(key->words[i], name))
+			return true;
+	return false;
+}
+
 /* Returns whether name and value are right; else says what is wrong. */
 static bool field_check(const struct key *key, const struct node_entry *e, struct errors *errors)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-@";
-	const char *name = e->key->text;
+	bool rename = key->flags & KEY_RENAME;
+	const char *name = rename && e->value->text ? e->value->text : e->key->text;
 
-	if (e->value->kind != NODE_SCALAR || node_is_null(e->value))
+	if (rename && !field_known(key, e->key->text))
+		errors_add(errors, &e->key->mark, "calls have no key %s%s", QUOTE(e->key->text),
+			   hint_word(e->key->text, key->words, words_count(key->words)).text);
+	else if (e->value->kind != NODE_SCALAR || node_is_null(e->value))
 		errors_add(errors, &e->value->mark, "%s wants a text, not %s%s", QUOTE(name),
 			   node_what(e->value),
 			   node_is_null(e->value) ? "; write \"\" for an empty one" : "");
 	else if (!*name || strlen(name) > MAX_FIELD_NAME || name[strspn(name, letters)])
-		errors_add(errors, &e->key->mark,
+		errors_add(errors, rename ? &e->value->mark : &e->key->mark,
 			   "%s cannot name a field: 1 to %d letters, digits, \"_\", \".\", \"-\", \"@\"",
 			   QUOTE(name), MAX_FIELD_NAME);
 	else if (encode_key_known(name))
-		errors_add(errors, &e->key->mark,
+		errors_add(errors, rename ? &e->value->mark : &e->key->mark,
 			   "%s is a field that events have already; choose another name", QUOTE(name));
 	else
 		return true;

@@ -29,7 +29,7 @@ static void fail(struct expansion *x)
 
 static void append(struct expansion *x, const char *text, size_t len)
 {
-	if (x->len + len + 1 > x->room) {
+	if (!x->text || x->len + len + 1 > x->room) {
 		size_t room = (x->len + len + 1) * 2;
 		char *larger = realloc(x->text, room);
 

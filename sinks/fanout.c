@@ -19,8 +19,7 @@ static_assert(sizeof(struct chunk) < 1u << 20 && CHUNK_LINES <= 1u << 12, "as st
 
 /* Lines of one form being written. */
 struct stream {
-	const char *format;
-	bool args;
+	const struct config_sink *config; /* of the first sink: its format and fields are the form */
 	uint64_t sinks;
 	struct chunk *chunk;
 	struct chunk *scratch; /* always there: where lines go when there is no memory */
@@ -52,22 +51,45 @@ struct fanout {
 
 /* ---- life ---- */
 
-static int stream_find(struct fanout *fanout, const char *format, bool args)
+static bool same_fields(const struct config_fields *a, const struct config_fields *b)
+{
+	for (size_t i = 0; a->n == b->n && i < a->n; i++)
+		if (strcmp(a->list[i].name, b->list[i].name) || strcmp(a->list[i].value, b->list[i].value))
+			return false;
+	return a->n == b->n;
+}
+
+static bool same_strings(const struct config_strings *a, const struct config_strings *b)
+{
+	for (size_t i = 0; a->n == b->n && i < a->n; i++)
+		if (strcmp(a->list[i], b->list[i]))
+			return false;
+	return a->n == b->n;
+}
+
+static bool same_form(const struct config_sink *a, const struct config_sink *b)
+{
+	return !strcmp(a->format, b->format) && a->fields.args == b->fields.args &&
+	       a->fields.only == b->fields.only && a->fields.drop == b->fields.drop &&
+	       same_fields(&a->fields.rename, &b->fields.rename) &&
+	       same_strings(&a->fields.redact, &b->fields.redact);
+}
+
+static int stream_find(const struct fanout *fanout, const struct config_sink *config)
 {
 	for (size_t i = 0; i < fanout->nstreams; i++)
-		if (fanout->streams[i].args == args && !strcmp(fanout->streams[i].format, format))
+		if (same_form(fanout->streams[i].config, config))
 			return (int)i;
 	return -1;
 }
 
 static int stream_add(struct fanout *fanout, const struct config_sink *config, size_t sink)
 {
-	int i = stream_find(fanout, config->format, config->fields.args);
+	int i = stream_find(fanout, config);
 
 	if (i < 0) {
 		i = (int)fanout->nstreams++;
-		fanout->streams[i].format = config->format;
-		fanout->streams[i].args = config->fields.args;
+		fanout->streams[i].config = config;
 		fanout->streams[i].scratch = chunk_get(&fanout->all.pool);
 		if (!fanout->streams[i].scratch)
 			return -ENOMEM;
@@ -362,12 +384,17 @@ size_t fanout_nformats(const struct fanout *fanout)
 
 const char *fanout_format(const struct fanout *fanout, size_t format)
 {
-	return fanout->streams[format].format;
+	return fanout->streams[format].config->format;
 }
 
 bool fanout_format_args(const struct fanout *fanout, size_t format)
 {
-	return fanout->streams[format].args;
+	return fanout->streams[format].config->fields.args;
+}
+
+const struct config_sink *fanout_format_config(const struct fanout *fanout, size_t format)
+{
+	return fanout->streams[format].config;
 }
 
 uint64_t fanout_format_sinks(const struct fanout *fanout, size_t format)

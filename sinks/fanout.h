@@ -1,6 +1,6 @@
 /*
- * The fan-out: lines are encoded once per form (a format, with arguments or
- * without) into chunks and go by reference into the queue of every sink that
+ * The fan-out: lines are encoded once per form (a format with a choice of
+ * fields) into chunks and go by reference into the queue of every sink that
  * wants them.
  *
  * Threads: the reader thread owns the fan-out; only it calls fanout_reserve(),
@@ -45,11 +45,13 @@ int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_orig
 	       fanout_loss_fn encode_loss, void *ctx, struct fanout **ret_fanout, char *error,
 	       size_t error_size);
 
-/* Distinct forms of lines (format, with args or without), in the order of their first sink. Functions that
+/* Distinct forms of lines (format and fields), in the order of their first sink. Functions that
  * take a @format mean an index into these. */
 size_t fanout_nformats(const struct fanout *fanout);
 const char *fanout_format(const struct fanout *fanout, size_t format);
 bool fanout_format_args(const struct fanout *fanout, size_t format);
+/** fanout_format_config - a sink that has this form: its fields are those of all that have */
+const struct config_sink *fanout_format_config(const struct fanout *fanout, size_t format);
 /** fanout_format_sinks - which sinks have that format */
 uint64_t fanout_format_sinks(const struct fanout *fanout, size_t format);
 

@@ -30,93 +30,7 @@
 #define DESTROY_NS      (400 * MS)  /* for the handle to end, with the deadline near */
 #define DESTROY_LONG_NS (2000 * MS)
 
-/* ---- lines in our hands ---- */
-
-static struct line *copy_line(const struct line *line)
-{
-	struct line *copy = malloc(sizeof(*copy) + line->len);
-
-	if (!copy)
-		return NULL;
-	*copy = *line;
-	copy->data = memcpy(copy + 1, line->data, line->len);
-	copy->offset = 0;
-	return copy;
-}
-
-/* Lines from the first that lie in one chunk, and their bytes. */
-static size_t same_chunk(const struct line *lines, size_t n, uint64_t *ret_bytes)
-{
-	const struct chunk *chunk = line_chunk(lines);
-	size_t run = 0;
-
-	*ret_bytes = 0;
-	do
-		*ret_bytes += lines[run++].len;
-	while (run < n && chunk && line_chunk(&lines[run]) == chunk);
-	return run;
-}
-
-/* Take hold of lines: they stay readable by k->batch[] until they are let go. Fewer than @n: no memory. */
-static size_t hold(struct kafka *k, const struct line *lines, size_t n)
-{
-	size_t done = 0;
-
-	while (done < n) {
-		uint64_t bytes;
-		size_t run = same_chunk(&lines[done], n - done, &bytes);
-		struct chunk *chunk = line_chunk(&lines[done]);
-		bool pin = chunk && pins_may(&k->pins, chunk, k->held_bytes + bytes) &&
-			   pins_add(&k->pins, chunk, (uint32_t)run);
-
-		for (size_t end = done + run; done < end; done++) {
-			k->batch[done] = pin ? line_home(&lines[done]) : copy_line(&lines[done]);
-			if (!k->batch[done])
-				return done;
-			k->held++;
-			k->held_bytes += lines[done].len;
-		}
-	}
-	return done;
-}
-
-static void unpin(struct kafka *k)
-{
-	if (k->unpinned.lines)
-		pins_drop(&k->pins, k->unpinned.chunk, k->unpinned.lines);
-	k->unpinned = (struct kafka_pin){0};
-}
-
-static void let_go(struct kafka *k, struct line *line)
-{
-	struct chunk *chunk = line_chunk(line);
-
-	k->held--;
-	k->held_bytes -= line->len;
-	if (!chunk) {
-		free(line);
-		return;
-	}
-	if (k->unpinned.chunk != chunk)
-		unpin(k);
-	k->unpinned.chunk = chunk;
-	k->unpinned.lines++;
-}
-
-/* How many lines there is room for. */
-static size_t room(const struct kafka *k, const struct line *lines, size_t n)
-{
-	uint64_t events = k->sink->max_events > k->held ? k->sink->max_events - k->held : 0;
-	uint64_t bytes = k->held_bytes;
-	size_t fit = 0;
-
-	n = n < events ? n : (size_t)events;
-	while (fit < n && (bytes += lines[fit].len) <= k->sink->max_bytes)
-		fit++;
-	return fit || k->held || !n ? fit : 1;
-}
-
-/* ---- their fate ---- */
+/* ---- the fate of lines ---- */
 
 static void tally_drop(struct kafka *k, const struct line *line, enum sink_reason reason)
 {
@@ -135,7 +49,7 @@ static void tally_drop(struct kafka *k, const struct line *line, enum sink_reaso
 static void give_back(struct kafka *k, struct line *line)
 {
 	sink_give_back(k->sink, &line->meta);
-	let_go(k, line);
+	kafka_let_go(k, line);
 }
 
 void kafka_drop(struct kafka *k, struct line *line, enum sink_reason reason)
@@ -146,25 +60,7 @@ void kafka_drop(struct kafka *k, struct line *line, enum sink_reason reason)
 	}
 	sink_release(k->sink, &line->meta);
 	tally_drop(k, line, reason);
-	let_go(k, line);
-}
-
-/* Keep a line for the next handle. */
-static bool again_add(struct kafka *k, struct line *line)
-{
-	struct kafka_lines *again = &k->again;
-
-	if (again->n == again->capacity) {
-		size_t capacity = again->capacity ? again->capacity * 2 : KAFKA_BATCH;
-		struct line **list = reallocarray(again->list, capacity, sizeof(*list));
-
-		if (!list)
-			return false;
-		again->list = list;
-		again->capacity = capacity;
-	}
-	again->list[again->n++] = line;
-	return true;
+	kafka_let_go(k, line);
 }
 
 void kafka_give_up(struct kafka *k)
@@ -206,7 +102,7 @@ static void delivered(struct kafka *k, struct line *line)
 		k->tally.bytes += line->len;
 	}
 	sink_release(k->sink, &line->meta);
-	let_go(k, line);
+	kafka_let_go(k, line);
 	if (k->trouble.said)
 		log_msg("sink %s: %s: lines arrive again", k->sink->name, k->target);
 	k->trouble.on = k->trouble.said = false;
@@ -228,8 +124,8 @@ void kafka_fate(struct kafka *k, const rd_kafka_message_t *message, size_t batch
 			kafka_trouble(k, message->err, rd_kafka_err2str(message->err));
 	} else if (unsure) {
 		k->tally.unknown += line->meta.seq != 0;
-		let_go(k, line);
-	} else if (!may_go_again(k, message->err, batch) || !again_add(k, line)) {
+		kafka_let_go(k, line);
+	} else if (!may_go_again(k, message->err, batch) || !kafka_keep(k, line)) {
 		kafka_drop(k, line, reason_of(k, message->err));
 		if (meaning.reason != SINK_SHUTDOWN && meaning.reason != SINK_TOO_LARGE)
 			kafka_trouble(k, message->err, rd_kafka_err2str(message->err));
@@ -241,7 +137,7 @@ void kafka_tell(struct kafka *k)
 {
 	struct kafka_tally *tally = &k->tally;
 
-	unpin(k);
+	kafka_unpin(k);
 	if (!k->reported)
 		return;
 	k->reported = false;
@@ -432,20 +328,20 @@ static struct sink_result kafka_write(struct sink *sink, const struct line *line
 	size_t fit, held, taken;
 
 	serve(k);
-	fit = ready(k) ? room(k, lines, n) : 0;
+	fit = ready(k) ? kafka_room(k, lines, n) : 0;
 	if (!fit) {
 		sink_poll(sink, k->event_fd, POLLIN, WAIT_NS);
 		serve(k);
-		fit = ready(k) ? room(k, lines, n) : 0;
+		fit = ready(k) ? kafka_room(k, lines, n) : 0;
 	}
 	if (!fit)
 		return wait_result(k);
-	held = hold(k, lines, fit < KAFKA_BATCH ? fit : KAFKA_BATCH);
+	held = kafka_hold(k, lines, fit < KAFKA_BATCH ? fit : KAFKA_BATCH);
 	if (!held)
 		return (struct sink_result){.status = SINK_STALLED, .reason = SINK_IO_ERROR, .error = ENOMEM};
 	taken = submit(k, held, &err);
 	for (size_t i = taken; i < held; i++)
-		let_go(k, k->batch[i]);
+		kafka_let_go(k, k->batch[i]);
 	stopped(k, err);
 	kafka_tell(k);
 	if (taken)

@@ -7,6 +7,7 @@
  *	kafka_conf.c		options to librdkafka's configuration
  *	kafka_errors.c		what an error means: reason of loss, advice
  *	kafka_key.c		the template of message keys
+ *	kafka_lines.c		lines between their queue and their fate
  *	kafka_pins.c		which chunks the messages in flight lie in
  *
  * Sources of facts: librdkafka's rdkafka.h, INTRODUCTION.md and CONFIGURATION.md (2.0 to 2.12).
@@ -215,6 +216,19 @@ void grave_wait(struct kafka *k, uint64_t until_ns);
 
 /** kafka_trouble - something stands in the way; says so at most every 10 s for each reason */
 void kafka_trouble(struct kafka *k, rd_kafka_resp_err_t err, const char *text);
+
+/* kafka_lines.c */
+
+/** kafka_room - how many of these lines may come into our hands now */
+size_t kafka_room(const struct kafka *k, const struct line *lines, size_t n);
+/** kafka_hold - take lines: they stay readable by k->batch[] until they are let go. Returns how many;
+ * fewer than @n when out of memory. */
+size_t kafka_hold(struct kafka *k, const struct line *lines, size_t n);
+/** kafka_keep - a line goes by the next handle; false: out of memory */
+bool kafka_keep(struct kafka *k, struct line *line);
+/** kafka_let_go - a line is done with. Its chunk may stay pinned until kafka_unpin(). */
+void kafka_let_go(struct kafka *k, struct line *line);
+void kafka_unpin(struct kafka *k);
 
 /* kafka.c */
 

@@ -120,6 +120,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 }
 
 /* OpenSSL's verdict stands; we keep its reason, which librdkafka's errors do not tell. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): as librdkafka has it */
 static int on_certificate(rd_kafka_t *rk, const char *broker, int32_t id, int *error, int depth,
 			  const char *der, size_t der_size, char *text, size_t text_size, void *opaque)
 {

@@ -113,6 +113,9 @@ json_t *encode_string(const char *text);
 /* Every key that an event has outside of other objects, with some that are reserved; NULL-terminated. */
 extern const char *const encode_keys[];
 
+/** encode_parameter_known - whether a function of the API table has a parameter of this name */
+bool encode_parameter_known(const char *name);
+
 /** encode_key_known - whether events have a key of this name, so that no constant field may */
 bool encode_key_known(const char *name);
 

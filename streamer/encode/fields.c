@@ -136,7 +136,7 @@ static int check_rename(const struct encoder_options *options, const struct enco
 	return err;
 }
 
-static bool is_param(const char *name)
+bool encode_parameter_known(const char *name)
 {
 	for (unsigned r = 0; r < table_nrows; r++)
 		for (unsigned i = 0; i < table_rows[r].nparams; i++)
@@ -148,7 +148,7 @@ static bool is_param(const char *name)
 static int check_redact(const struct encoder_options *options)
 {
 	for (size_t i = 0; i < options->nredact; i++)
-		if (!is_param(options->redact[i]))
+		if (!encode_parameter_known(options->redact[i]))
 			return refuse(options, -EINVAL,
 				      "no function has a parameter \"%s\" that could be redacted",
 				      options->redact[i]);

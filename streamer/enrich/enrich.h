@@ -11,7 +11,7 @@
 
 #include "../../bpf/record.h"
 
-#define THREAD_PREFIXES 4     /* encoders that can be at work at once */
+#define THREAD_PREFIXES 8     /* encoders that can be at work at once */
 #define THREADS_MAX     65536 /* threads that are remembered */
 
 /* Bytes of a line that say who made the call; from malloc(). */

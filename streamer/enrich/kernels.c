@@ -224,28 +224,41 @@ void kernels_forget(struct kernels *kernels, uint32_t tgid)
 	process_put(kernels, process);
 }
 
-void kernels_process(struct kernels *kernels, const struct rec_thread *rec)
+/* A process that began at @start_ns; @parent_tgid is 0 where it has nothing of its parent. */
+static void process_begins(struct kernels *kernels, uint32_t tgid, uint64_t start_ns, uint32_t parent_tgid)
 {
-	uint32_t tgid = rec->pid_tgid >> 32;
 	struct process *process = process_find(kernels, tgid), *parent;
 
-	if (process && process->start_ns && process->start_ns != rec->process_start_ns) {
+	if (process && process->start_ns && process->start_ns != start_ns) {
 		kernels_forget(kernels, tgid); /* its exit record was lost, and its number is another's now */
 		process = NULL;
 	}
 	if (process && process->start_ns)
 		return;
-	parent = rec->forked ? process_find(kernels, rec->parent_tgid) : NULL;
+	parent = parent_tgid ? process_find(kernels, parent_tgid) : NULL;
+	while (parent && !parent->n && parent->parent) /* generations without names of their own */
+		parent = parent->parent;
 	if (!process && !parent)
 		return; /* nothing to remember yet */
 	process = process_get(kernels, tgid);
 	if (!process)
 		return;
-	process->start_ns = rec->process_start_ns;
+	process->start_ns = start_ns;
 	if (parent && parent != process) {
 		process->parent = parent;
 		parent->refs++;
 	}
+}
+
+void kernels_fork(struct kernels *kernels, const struct rec_fork *rec)
+{
+	process_begins(kernels, rec->tgid, rec->process_start_ns, rec->parent_tgid);
+}
+
+void kernels_process(struct kernels *kernels, const struct rec_thread *rec)
+{
+	process_begins(kernels, rec->pid_tgid >> 32, rec->process_start_ns,
+		       rec->forked ? rec->parent_tgid : 0);
 }
 
 /* ---- handles ---- */
@@ -310,6 +323,43 @@ static void entry_set(struct kernels *kernels, struct process *process, uint64_t
 		kernels->nhandles++;
 	}
 	*entry = (struct entry){handle, module, name};
+}
+
+/*
+ * A process with children that look into it gets a copy of its own to change:
+ * what it unloads, as all do when they exit, they still have. NULL when out
+ * of memory.
+ */
+static struct process *process_own(struct kernels *kernels, struct process *process)
+{
+	struct process *own;
+	size_t i;
+
+	if (process->refs == 1)
+		return process;
+	own = malloc(sizeof(*own));
+	if (!own)
+		return NULL;
+	*own = *process;
+	own->refs = 1;
+	own->slots = own->nslots ? malloc(own->nslots * sizeof(*own->slots)) : NULL;
+	if (own->nslots && !own->slots) {
+		free(own);
+		return NULL;
+	}
+	for (i = 0; i < own->nslots; i++) {
+		own->slots[i] = process->slots[i];
+		if (own->slots[i].handle)
+			own->slots[i].name->refs++;
+	}
+	kernels->nhandles += own->n;
+	if (own->parent)
+		own->parent->refs++;
+	*process_slot(kernels, own->tgid) = own;
+	kernels->last = own;
+	process->listed = false;
+	process_put(kernels, process);
+	return own;
 }
 
 /* Everything of one module goes: the table is made anew without it. */
@@ -396,7 +446,8 @@ static void apply(struct kernels *kernels, const struct rec_call *rec, size_t si
 		learn(kernels, process, rule, &call);
 	else if (rule->role == ALIAS)
 		learn_alias(kernels, process, rule, &call);
-	else if (rule->role == UNLOAD && param_value(&call, rule->module, &module))
+	else if (rule->role == UNLOAD && param_value(&call, rule->module, &module) &&
+		 (process = process_own(kernels, process)))
 		entries_unload(kernels, process, module);
 }
 

@@ -48,7 +48,10 @@ void kernels_settle(struct kernels *kernels, uint64_t end_ns);
  */
 const char *kernels_find(struct kernels *kernels, uint32_t tgid, uint64_t handle, uint32_t *ret_len);
 
-/** kernels_process - a process has shown itself: a forked one has what its parent had */
+/** kernels_fork - a process has forked: the new one has what it had, names that settled until now */
+void kernels_fork(struct kernels *kernels, const struct rec_fork *rec);
+/** kernels_process - a process has shown itself: a forked one has what its parent had, if its REC_FORK was
+ * lost */
 void kernels_process(struct kernels *kernels, const struct rec_thread *rec);
 /** kernels_forget - it has ended, or another program runs in it */
 void kernels_forget(struct kernels *kernels, uint32_t tgid);

@@ -19,8 +19,11 @@
 #include "losses.h"
 #include "stream.h"
 
-#define MAX_FORMATS 8 /* forms of lines: each format with arguments or without */
+#define MAX_FORMATS 8 /* forms of lines: a format with a choice of fields */
 #define SECOND      1000000000ull
+
+_Static_assert(MAX_FORMATS <= THREAD_PREFIXES,
+	       "each form keeps what it says of a thread in a slot of its own");
 
 /* An event on its way from the control thread. */
 struct posted {
@@ -203,6 +206,16 @@ static void take_thread(struct stream *stream, const struct rec_thread *rec)
 		kernels_process(stream->kernels, rec);
 }
 
+static void take_fork(struct stream *stream, const struct rec_fork *rec)
+{
+	if (!stream->kernels)
+		return;
+	/* what the parent had named until then may still be in its ring */
+	capture_read_names(stream->options.capture);
+	kernels_settle(stream->kernels, rec->time_ns);
+	kernels_fork(stream->kernels, rec);
+}
+
 static void take_thread_exit(struct stream *stream, const struct rec_thread_exit *rec)
 {
 	threads_forget(stream->threads, rec);
@@ -231,6 +244,9 @@ static void take_record(void *ctx, const void *record, size_t size)
 	case REC_NAME:
 		if (stream->kernels)
 			kernels_queue(stream->kernels, record, size);
+		break;
+	case REC_FORK:
+		take_fork(stream, record);
 		break;
 	case REC_DUPLICATE:
 		if (stream->options.on_duplicate)
@@ -292,6 +308,16 @@ static void *reader_main(void *arg)
 
 /* ---- losses of sinks ---- */
 
+static size_t sink_index(const struct stream *stream, const char *name)
+{
+	const struct config *config = stream->options.config;
+	size_t i = 0;
+
+	while (i + 1 < config->nsinks && strcmp(config->sinks[i].name, name))
+		i++;
+	return i;
+}
+
 /* Runs in the sinks' workers. */
 static int encode_sink_loss(void *ctx, const char *format, const struct sink_loss *loss, char *out,
 			    size_t size, struct line_meta *ret_meta)
@@ -310,7 +336,7 @@ static int encode_sink_loss(void *ctx, const char *format, const struct sink_los
 		return -ENOMEM;
 	pthread_mutex_lock(&stream->loss_lock);
 	for (i = 0; i < stream->nformats && len < 0; i++)
-		if (!strcmp(fanout_format(stream->fanout, i), format))
+		if (stream->format_sinks[i] >> sink_index(stream, loss->sink) & 1)
 			len = encode_event(stream->loss_encoders[i], EVENT_LOSS, body, 0,
 					   clock_ns(CLOCK_REALTIME), out, ret_meta);
 	pthread_mutex_unlock(&stream->loss_lock);
@@ -372,64 +398,76 @@ static void make_run(char run[13])
 	run[12] = 0;
 }
 
-/* What a line says of a thread depends on the format alone: forms of one format share it. */
-static unsigned prefix_slot(const struct fanout *fanout, size_t form)
+/* The keys that a sink's calls do not have, for encoder_options. */
+static uint64_t unwanted_fields(const struct config_sink *sink)
 {
-	unsigned slot = 0;
+	uint64_t only = sink->fields.only ? sink->fields.only : UINT64_MAX;
 
-	for (size_t i = 0; i < form; i++) {
-		bool seen = false;
-
-		if (!strcmp(fanout_format(fanout, i), fanout_format(fanout, form)))
-			return prefix_slot(fanout, i);
-		for (size_t j = 0; j < i && !seen; j++)
-			seen = !strcmp(fanout_format(fanout, i), fanout_format(fanout, j));
-		slot += !seen;
-	}
-	return slot;
+	return (~only | sink->fields.drop) << ENCODE_FIXED_FIELDS;
 }
 
-static struct encoder *make_encoder(const struct stream *stream, size_t format)
+static void copy_fields(struct encode_static *to, const struct config_fields *from)
+{
+	for (size_t i = 0; i < from->n; i++)
+		to[i] = (struct encode_static){from->list[i].name, from->list[i].value};
+}
+
+static struct encoder *make_encoder(const struct stream *stream, size_t format, char *error,
+				    size_t error_size)
 {
 	const struct config *config = stream->options.config;
-	size_t n = config->fields.nstatics, i;
-	struct encode_static statics[n + 1];
+	const struct config_sink *sink = fanout_format_config(stream->fanout, format);
+	const struct config_strings *redact[] = {&config->fields.redact, &sink->fields.redact};
+	struct encode_static statics[config->fields.nstatics + 1], rename[sink->fields.rename.n + 1];
+	const char *parameters[redact[0]->n + redact[1]->n + 1];
 	struct encoder_options options = {
-		.format = fanout_format(stream->fanout, format),
-		.slot = prefix_slot(stream->fanout, format),
+		.format = sink->format,
+		.slot = (unsigned)format,
 		.run = stream->run,
 		.host = config->host,
-		.args = config->fields.args && fanout_format_args(stream->fanout, format),
+		.args = config->fields.args && sink->fields.args,
 		.nested = config->nested,
 		.statics = statics,
-		.nstatics = n,
+		.nstatics = config->fields.nstatics,
+		.without = unwanted_fields(sink),
+		.rename = rename,
+		.nrename = sink->fields.rename.n,
+		.redact = parameters,
 		.plans = stream->options.plans,
+		.error = error,
+		.error_size = error_size,
 	};
 
-	for (i = 0; i < n; i++)
-		statics[i] = (struct encode_static){config->fields.statics[i].name,
-						    config->fields.statics[i].value};
+	copy_fields(statics, &config->fields.constant);
+	copy_fields(rename, &sink->fields.rename);
+	for (int i = 0; i < 2; i++)
+		for (size_t j = 0; j < redact[i]->n; j++)
+			parameters[options.nredact++] = redact[i]->list[j];
 	return encoder_new(&options);
 }
 
 static int make_encoders(struct stream *stream, char *error, size_t error_size)
 {
+	char why[256];
 	size_t i;
 
 	stream->nformats = fanout_nformats(stream->fanout);
-	if (stream->nformats > MAX_FORMATS)
+	if (stream->nformats > MAX_FORMATS) {
+		stream->nformats = 0;
+		snprintf(error, error_size,
+			 "the sinks want events in more than %d combinations of `format` and `fields`",
+			 MAX_FORMATS);
 		return -E2BIG;
+	}
 	for (i = 0; i < stream->nformats; i++) {
 		stream->format_sinks[i] = fanout_format_sinks(stream->fanout, i);
-		stream->encoders[i] = make_encoder(stream, i);
-		stream->loss_encoders[i] = make_encoder(stream, i);
+		stream->encoders[i] = make_encoder(stream, i, why, sizeof(why));
+		if (stream->encoders[i])
+			stream->loss_encoders[i] = make_encoder(stream, i, why, sizeof(why));
 		if (stream->encoders[i] && stream->loss_encoders[i])
 			continue;
-		snprintf(error, error_size,
-			 errno == EEXIST
-				 ? "a name in fields.static is a key of the event already: choose another"
-			 : errno == E2BIG ? "host and fields.static are too long for a line: shorten them"
-					  : "cannot make the encoder: %m");
+		snprintf(error, error_size, "sink %s: %s", fanout_format_config(stream->fanout, i)->name,
+			 why);
 		return errno ? -errno : -ENOMEM;
 	}
 	return 0;

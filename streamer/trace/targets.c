@@ -78,13 +78,23 @@ static int remember(struct trace *trace, int fd, const struct shown_key *key, co
 }
 
 /* The functions that are to be probed, in place; returns how many. */
-static size_t keep_wanted(const struct trace *trace, struct find_image *image)
+static size_t keep_wanted(const struct trace *trace, const char *path, struct find_image *image)
 {
-	size_t i, n = 0;
+	size_t i, n = 0, unknown = 0;
 
-	for (i = 0; i < image->nfunctions; i++)
-		if (trace->row_state[image->functions[i].row] != REC_ROW_OFF)
+	for (i = 0; i < image->nfunctions; i++) {
+		if (trace->row_state[image->functions[i].row] == REC_ROW_OFF)
+			continue;
+		if (image->functions[i].shape_unknown)
+			unknown++; /* arguments read by another major's prototype would be wrong */
+		else
 			image->functions[n++] = image->functions[i];
+	}
+	if (unknown)
+		log_msg("%s: %zu functions are not traced: their parameters changed between CUDA versions, "
+			"and "
+			"nothing in the file tells its version",
+			path, unknown);
 	return n;
 }
 
@@ -115,7 +125,7 @@ static void attach_image(struct trace *trace, int fd, const struct shown_key *ke
 {
 	unsigned id = trace->nattached + 1;
 	struct capture_attached result;
-	size_t n = keep_wanted(trace, image);
+	size_t n = keep_wanted(trace, path, image);
 	uint64_t start = now_ns();
 	int err;
 

@@ -6,7 +6,7 @@
  * Input: a byte of choices, two of row, the rest the record. Half of the
  * inputs are records as they are; in the other half only words and the
  * contents of slots come from the input, so that they get past the decoder.
- * An encoder that leaves the least room that encoder_new() allows is among those used.
+ * Of each format an encoder that leaves the least room that encoder_new() allows is among those used.
  */
 #include "../unit/encode_record.h"
 #include "../unit/encode_reference.h"
@@ -14,7 +14,7 @@
 #define RAW        (1 << 0)
 #define UNFINISHED (1 << 1)
 #define FAILED     (1 << 2)
-#define NENCODERS  3
+#define NENCODERS  9 /* three of each format */
 
 struct target {
 	struct plan *plans;
@@ -67,16 +67,26 @@ static struct encoder *tightest_encoder(struct encoder_options options)
 static struct target *target_get(void)
 {
 	static struct target target;
-	struct encoder_options options = {
-		.run = "k3v9q2m7x0ab", .host = "gpu07", .args = true, .nested = true};
+	static const char *const redact[] = {"stream", "devPtr"};
 
 	if (target.plans)
 		return &target;
 	target.plans = plan_all(plan_host_abi());
-	target.encoders[0] = encoder_new(&options);
-	target.encoders[1] = tightest_encoder(options);
-	options.args = options.nested = false;
-	target.encoders[2] = encoder_new(&options);
+	for (int i = 0; i < NENCODERS; i += 3) {
+		struct encoder_options options = {.format = encode_format_names[i / 3],
+						  .run = "k3v9q2m7x0ab",
+						  .host = "gpu07",
+						  .args = true,
+						  .nested = true};
+
+		target.encoders[i] = encoder_new(&options);
+		target.encoders[i + 1] = tightest_encoder(options);
+		options.nested = false;
+		options.without = 0xaaaaaaaaaaaaaaaa;
+		options.redact = redact;
+		options.nredact = 2;
+		target.encoders[i + 2] = encoder_new(&options);
+	}
 	for (int i = 0; i < NENCODERS; i++)
 		if (!target.encoders[i])
 			abort();

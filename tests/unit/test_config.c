@@ -236,11 +236,13 @@ static void test_wrong_sinks_override(void **state)
 {
 	static const char *const sinks[] = {"gopher://k1/topic", "file:", "a\xff"};
 	struct outcome o = load_with(NULL, NULL, 0, &(struct config_overrides){.sinks = sinks, .nsinks = 3});
-	static const char start[] = "-o: unknown kind of sink \"gopher://k1/topic\"; known: -, PATH, stdout:, ";
+	static const char start[] =
+		"-o: unknown kind of sink \"gopher://k1/topic\"; known: -, PATH, stdout:, ";
 
 	assert_int_equal(strncmp(o.messages, start, strlen(start)), 0);
 	assert_non_null(strstr(o.messages, "; for a file of that name, write ./gopher://k1/topic\n"));
-	assert_non_null(strstr(o.messages, "-o: \"file:\": a file needs a path: `file:PATH` or just `PATH`\n"));
+	assert_non_null(
+		strstr(o.messages, "-o: \"file:\": a file needs a path: `file:PATH` or just `PATH`\n"));
 	assert_non_null(strstr(o.messages, "-o: byte 0xff is not UTF-8\n"));
 	outcome_free(&o);
 }

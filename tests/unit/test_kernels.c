@@ -226,6 +226,61 @@ static void a_forked_process_has_its_parents_names(void **state)
 	kernels_free(k);
 }
 
+static void forked(struct kernels *k, uint32_t parent, uint32_t tgid, uint64_t start_ns)
+{
+	struct rec_fork rec = {
+		.kind = REC_FORK, .tgid = tgid, .parent_tgid = parent, .process_start_ns = start_ns};
+
+	kernels_fork(k, &rec);
+}
+
+/* A daemon: its parents say nothing of themselves and end, cleaning up, before it launches. */
+static void a_daemon_keeps_the_names_of_parents_that_ended(void **state)
+{
+	struct kernels *k = make(KERNELS_DEMANGLED);
+	struct rec_thread daemon = thread_of(5001, 1, 1, 8);
+	struct kernels_size size;
+
+	get_kernel(k, 10, 0x99, 0xf00, "kernel");
+	get_kernel(k, 11, 0x98, 0xe00, "other");
+	kernels_settle(k, UINT64_MAX);
+	forked(k, TGID, 5000, 7);
+	forked(k, 5000, 5001, 8);
+	unload(k, 20, 0x99);
+	kernels_settle(k, UINT64_MAX);
+	assert_name(k, TGID, 0xf00, NULL);
+	assert_name(k, TGID, 0xe00, "other");
+	kernels_forget(k, 5000);
+	kernels_forget(k, TGID);
+	kernels_process(k, &daemon);
+	assert_name(k, 5001, 0xf00, "kernel");
+	assert_name(k, 5001, 0xe00, "other");
+	kernels_forget(k, 5001);
+	kernels_size(k, &size);
+	assert_int_equal(size.processes + size.handles + size.names, 0);
+	kernels_free(k);
+}
+
+/* Each generation forks the next and ends: what is kept does not grow. */
+static void generations_keep_the_names_of_the_first(void **state)
+{
+	struct kernels *k = make(KERNELS_DEMANGLED);
+	struct kernels_size size;
+	uint32_t i;
+
+	get_kernel(k, 10, 0x99, 0xf00, "kernel");
+	kernels_settle(k, UINT64_MAX);
+	for (i = 0; i < 100; i++) {
+		forked(k, TGID + i, TGID + i + 1, 7 + i);
+		kernels_forget(k, TGID + i);
+	}
+	assert_name(k, TGID + 100, 0xf00, "kernel");
+	kernels_size(k, &size);
+	assert_int_equal(size.processes, 1);
+	assert_int_equal(size.handles, 1);
+	kernels_free(k);
+}
+
 static void a_reused_process_number_has_nothing_of_the_old(void **state)
 {
 	struct kernels *k = make(KERNELS_DEMANGLED);
@@ -340,6 +395,8 @@ int main(void)
 		cmocka_unit_test(names_take_effect_in_time_order),
 		cmocka_unit_test(an_alias_has_the_name_and_the_module),
 		cmocka_unit_test(a_forked_process_has_its_parents_names),
+		cmocka_unit_test(a_daemon_keeps_the_names_of_parents_that_ended),
+		cmocka_unit_test(generations_keep_the_names_of_the_first),
 		cmocka_unit_test(a_reused_process_number_has_nothing_of_the_old),
 		cmocka_unit_test(long_and_strange_names_stay_in_bounds),
 		cmocka_unit_test(many_kernels),

@@ -557,7 +557,7 @@ static void test_glob(void **state)
 /* Each star could stand for anything: that must not be tried in every combination. */
 static void test_glob_is_quick(void **state)
 {
-	char pattern[600] = "", text[300] = "";
+	char pattern[700] = "", text[300] = "";
 
 	for (int i = 0; i < 100; i++)
 		strcat(pattern, "*[a-z]");

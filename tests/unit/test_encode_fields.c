@@ -1,0 +1,616 @@
+/* The choice of fields in each format, OTLP's ids, events that are no calls, and the bounds of a line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "../../streamer/encode/fields.h"
+#include "encode_record.h"
+#include "encode_reference.h"
+
+#define RUN "k3v9q2m7x0ab"
+#define TS  1795969263123456789 /* 2026-11-29T16:21:03.123456789Z */
+
+static const struct encoder_options plain = {.run = RUN, .host = "gpu07", .args = true};
+static struct plan *plans;
+
+static void free_prefixes(struct thread *thread)
+{
+	for (int i = 0; i < THREAD_PREFIXES; i++)
+		free(thread->prefix[i].data);
+}
+
+static json_t *encode_in(struct encoder *encoder, struct record *record)
+{
+	struct thread thread = {
+		.pid = 4242, .tid = 4243, .start_ns = 1, .uid = 1000, .comm = "python3", .thread = "worker"};
+	static char out[ENCODE_MAX_LINE];
+	struct line_meta meta;
+	struct call call;
+	json_t *event;
+
+	assert_non_null(encoder);
+	assert_int_equal(decode_call(plans, record_call(record), record->size, &call), 0);
+	event = reference_parse(out, encode_call(encoder, &call, &thread, 1041, TS, out, &meta));
+	assert_non_null(event);
+	free_prefixes(&thread);
+	return event;
+}
+
+static json_t *encode(const struct encoder_options *options, struct record *record)
+{
+	struct encoder *encoder = encoder_new(options);
+	json_t *event = encode_in(encoder, record);
+
+	encoder_free(encoder);
+	return event;
+}
+
+static void malloc_record(struct record *record)
+{
+	uint64_t pointer = 0x7f0000000000;
+
+	record_begin(record, plans, record_row(TABLE_DRIVER, "cuMemAlloc_v2"));
+	record_param(record, "dptr", 0x7ffd01a2b3c8);
+	record_param(record, "bytesize", 4096);
+	record_slot(record, &pointer, 8, 0);
+}
+
+static void expect(json_t *event, const char *expected)
+{
+	char *text = json_dumps(event, JSON_COMPACT);
+
+	assert_string_equal(text, expected);
+	free(text);
+	json_decref(event);
+}
+
+/* ---- only, drop ---- */
+
+static void test_only(void **state)
+{
+	struct encoder_options options = plain;
+	struct record record;
+
+	malloc_record(&record);
+	options.without = ~(FIELD_BIT(FIELD_FUNC) | FIELD_BIT(FIELD_BYTES) | FIELD_BIT(FIELD_ARGS));
+	expect(encode(&options, &record),
+	       "{\"type\":\"call\",\"run\":\"" RUN "\",\"seq\":1041,\"ts\":\"2026-11-29T16:21:03."
+	       "123456789Z\",\"func\":\"cuMemAlloc\",\"bytes\":4096,"
+	       "\"args\":{\"dptr\":\"0x7ffd01a2b3c8\",\"bytesize\":4096}}");
+	options.without = ~0ull;
+	expect(encode(&options, &record), "{\"type\":\"call\",\"run\":\"" RUN
+					  "\",\"seq\":1041,\"ts\":\"2026-11-29T16:21:03.123456789Z\"}");
+	options.format = "ecs";
+	expect(encode(&options, &record),
+	       "{\"@timestamp\":\"2026-11-29T16:21:03.123456789Z\",\"ecs\":{\"version\":\"8.17.0\"},"
+	       "\"event\":{\"kind\":\"event\",\"category\":[\"api\"],\"type\":[\"info\"],\"module\":"
+	       "\"cudatap\","
+	       "\"dataset\":\"cudatap.call\",\"id\":\"" RUN
+	       "-1041\",\"sequence\":1041},\"cuda\":{\"run\":\"" RUN "\"}}");
+}
+
+/* Whether a key occurs anywhere: as a key, or as a name in OTLP. */
+static bool has_key(const json_t *value, const char *key)
+{
+	const char *name;
+	json_t *sub;
+	size_t i;
+
+	json_object_foreach((json_t *)value, name,
+			    sub) if (!strcmp(name, key) || has_key(sub, key)) return true;
+	json_array_foreach(value, i, sub) if (has_key(sub, key)) return true;
+	return json_is_string(value) && !strcmp(json_string_value(value), key);
+}
+
+/* Each optional key alone, in each format: it is gone, and nothing else is. */
+static void test_drop_each(void **state)
+{
+	/* where it is to be missing: "json" by its own name */
+	static const char *const ecs[NFIELDS] = {
+		[FIELD_PID] = "pid",
+		[FIELD_UID] = "user",
+		[FIELD_HOST] = "host",
+		[FIELD_FUNC] = "action",
+		[FIELD_DURATION_NS] = "duration",
+		[FIELD_ERROR] = "code",
+
+		[FIELD_BYTES] = "bytes",
+		[FIELD_ERROR_MESSAGE] = "message",
+		[FIELD_STATUS] = "outcome",
+	};
+	static const char *const otlp[NFIELDS] = {
+		[FIELD_PID] = "process.pid",       [FIELD_UID] = "process.user.id",
+		[FIELD_HOST] = "host.name",        [FIELD_TID] = "thread.id",
+		[FIELD_STATUS] = "cuda.status",    [FIELD_ERROR] = "error.type",
+		[FIELD_ERROR_MESSAGE] = "message", [FIELD_BYTES] = "cuda.bytes",
+		[FIELD_API] = "cuda.api",
+	};
+	struct record record;
+
+	malloc_record(&record);
+	record_call(&record)->ret = 2;
+	record.size -= 16; /* a failed call has no out */
+	for (int format = 0; encode_format_names[format]; format++) {
+		for (int field = FIELD_FIRST_OPTIONAL; field < NFIELDS; field++) {
+			const char *key = format == 0   ? encode_field_names[field]
+					  : format == 1 ? ecs[field]
+							: otlp[field];
+			struct encoder_options options = plain;
+			json_t *all, *less;
+
+			options.format = encode_format_names[format];
+			all = encode(&options, &record);
+			options.without = FIELD_BIT(field);
+			less = encode(&options, &record);
+			if (key && (format ? has_key(less, key) : json_object_get(less, key) != NULL))
+				fail_msg("%s is still there in %s", key, options.format);
+			if (key && format && !has_key(all, key))
+				fail_msg("%s never was in %s", key, options.format);
+			if (!format)
+				json_object_del(all, encode_field_names[field]);
+			assert_true(format || reference_same(all, less));
+			json_decref(all);
+			json_decref(less);
+		}
+	}
+}
+
+/* ---- rename ---- */
+
+static void test_rename(void **state)
+{
+	const struct encode_static rename[] = {{"ts", "@timestamp"}, {"func", "name"}, {"pid", "process_id"}};
+	struct encoder_options options = plain;
+	static char out[ENCODE_MAX_LINE];
+	struct encoder *encoder;
+	struct record record;
+	struct line_meta meta;
+	json_t *event, *body;
+	int len;
+
+	options.rename = rename;
+	options.nrename = 3;
+	malloc_record(&record);
+	event = encode(&options, &record);
+	assert_string_equal(json_string_value(json_object_get(event, "@timestamp")),
+			    "2026-11-29T16:21:03.123456789Z");
+	assert_string_equal(json_string_value(json_object_get(event, "name")), "cuMemAlloc");
+	assert_int_equal(json_integer_value(json_object_get(event, "process_id")), 4242);
+	for (int i = 0; i < 3; i++)
+		assert_null(json_object_get(event, rename[i].name));
+	json_decref(event);
+
+	encoder = encoder_new(&options);
+	body = json_pack("{sI ss}", "pid", (json_int_t)5, "path", "/x");
+	len = encode_event(encoder, EVENT_ATTACH, body, 3, TS, out, &meta);
+	assert_true(len > 0);
+	out[len] = '\0';
+	assert_string_equal(out, "{\"type\":\"attach\",\"run\":\"" RUN
+				 "\",\"seq\":3,\"@timestamp\":\"2026-11-29T16:21:03.123456789Z\","
+				 "\"host\":\"gpu07\",\"process_id\":5,\"path\":\"/x\"}\n");
+	json_decref(body);
+	encoder_free(encoder);
+}
+
+/* ---- redact ---- */
+
+static void test_redact(void **state)
+{
+	static const char *const names[] = {"dptr", "bytesize"};
+	struct encoder_options options = plain;
+	struct record record;
+	json_t *event;
+
+	malloc_record(&record);
+	options.redact = names;
+	options.nredact = 2;
+	event = encode(&options, &record);
+	expect(json_incref(json_object_get(event, "args")),
+	       "{\"dptr\":\"redacted\",\"bytesize\":\"redacted\"}");
+	expect(json_incref(json_object_get(event, "out")), "{\"dptr\":\"redacted\"}");
+	/* what is made of them would tell them */
+	assert_null(json_object_get(event, "ptr"));
+	assert_null(json_object_get(event, "bytes"));
+	json_decref(event);
+	for (int format = 1; encode_format_names[format]; format++) {
+		char *text;
+
+		options.format = encode_format_names[format];
+		event = encode(&options, &record);
+		text = json_dumps(event, 0);
+		assert_null(strstr(text, "7f0000000000"));
+		assert_null(strstr(text, "4096"));
+		assert_non_null(strstr(text, "redacted"));
+		free(text);
+		json_decref(event);
+	}
+}
+
+/* ---- what is refused ---- */
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *format;
+		struct encode_static rename;
+		const char *redact;
+		int error;
+		const char *why;
+	} cases[] = {
+		{"json", {"func", "name"}, "devPtr", 0, ""},
+		{"json", {"fun", "name"}, NULL, EINVAL, "fun"},
+		{"json", {"func", "pid"}, NULL, EEXIST, "pid"},
+		{"json", {"func", "env"}, NULL, EEXIST, "env"},
+		{"json", {"func", ""}, NULL, EEXIST, "func"},
+		{"ecs", {"func", "name"}, NULL, EINVAL, "ecs"},
+		{"otlp", {"func", "name"}, NULL, EINVAL, "otlp"},
+		{"json", {"func", "name"}, "devPt", EINVAL, "devPt"},
+		{"xml", {"func", "name"}, NULL, EINVAL, "format"},
+	};
+	const struct encode_static statics[] = {{"env", "prod"}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct encoder_options options = plain;
+		struct encoder *encoder;
+		char why[256] = "?";
+
+		options.format = cases[i].format;
+		options.statics = statics;
+		options.nstatics = 1;
+		options.rename = &cases[i].rename;
+		options.nrename = 1;
+		options.redact = &cases[i].redact;
+		options.nredact = cases[i].redact != NULL;
+		options.error = why;
+		options.error_size = sizeof(why);
+		errno = 0;
+		encoder = encoder_new(&options);
+		assert_int_equal(encoder ? 0 : errno, cases[i].error);
+		assert_non_null(strstr(why, cases[i].why));
+		assert_int_equal(!*why, !cases[i].error);
+		encoder_free(encoder);
+	}
+}
+
+/* ---- OTLP's ids ---- */
+
+static const json_t *span_of(const json_t *event)
+{
+	const json_t *span = NULL;
+
+	json_unpack((json_t *)event, "{s[{s[{s[o]}]}]}", "resourceSpans", "scopeSpans", "spans", &span);
+	assert_non_null(span);
+	return span;
+}
+
+static const char *id_of(const json_t *event, const char *name)
+{
+	const char *id = json_string_value(json_object_get(span_of(event), name));
+
+	if (id)
+		assert_int_equal(strspn(id, "0123456789abcdef"), strlen(id));
+	return id;
+}
+
+/* The record of a call on a thread, within another one if @parent_ns. */
+static json_t *encode_span(struct encoder *encoder, uint64_t thread, uint64_t start_ns, uint64_t parent_ns)
+{
+	struct record record;
+
+	malloc_record(&record);
+	record_call(&record)->pid_tgid = thread;
+	record_call(&record)->start_ns = start_ns;
+	record_call(&record)->end_ns = start_ns + 1000;
+	record_call(&record)->depth = parent_ns != 0;
+	record_call(&record)->parent_start_ns = parent_ns;
+	return encode_in(encoder, &record);
+}
+
+static void test_ids(void **state)
+{
+	struct encoder_options options = plain;
+	struct encoder *first, *second;
+	json_t *parent, *child, *other, *later, *rerun;
+
+	options.format = "otlp";
+	options.nested = true;
+	first = encoder_new(&options);
+	options.run = "aaaaaaaaaaaa";
+	second = encoder_new(&options);
+	/* over the border of a second: the child belongs to its parent's */
+	parent = encode_span(first, 42ull << 32 | 43, 7999999000, 0);
+	child = encode_span(first, 42ull << 32 | 43, 8000000500, 7999999000);
+	assert_null(id_of(parent, "parentSpanId"));
+	assert_string_equal(id_of(child, "parentSpanId"), id_of(parent, "spanId"));
+	assert_string_equal(id_of(child, "traceId"), id_of(parent, "traceId"));
+	assert_string_not_equal(id_of(child, "spanId"), id_of(parent, "spanId"));
+	/* another thread of the process at the same moment */
+	other = encode_span(first, 42ull << 32 | 44, 7999999000, 0);
+	assert_string_equal(id_of(other, "traceId"), id_of(parent, "traceId"));
+	assert_string_not_equal(id_of(other, "spanId"), id_of(parent, "spanId"));
+	json_decref(other);
+	/* another process */
+	other = encode_span(first, 45ull << 32 | 43, 7999999000, 0);
+	assert_string_not_equal(id_of(other, "traceId"), id_of(parent, "traceId"));
+	/* a second later, and another run */
+	later = encode_span(first, 42ull << 32 | 43, 8000000000, 0);
+	rerun = encode_span(second, 42ull << 32 | 43, 7999999000, 0);
+	assert_string_not_equal(id_of(later, "traceId"), id_of(parent, "traceId"));
+	assert_memory_equal(id_of(later, "traceId"), id_of(parent, "traceId"), 16);
+	assert_string_not_equal(id_of(rerun, "traceId"), id_of(parent, "traceId"));
+	assert_string_not_equal(id_of(rerun, "spanId"), id_of(parent, "spanId"));
+	json_decref(parent);
+	json_decref(child);
+	json_decref(other);
+	json_decref(later);
+	json_decref(rerun);
+	encoder_free(first);
+	encoder_free(second);
+}
+
+static void test_service(void **state)
+{
+	const struct encode_static statics[] = {{"service.name", "trainer"}, {"cluster", "a"}};
+	struct encoder_options options = plain;
+	struct record record;
+	json_t *event;
+	char *text;
+
+	options.format = "otlp";
+	options.statics = statics;
+	options.nstatics = 2;
+	malloc_record(&record);
+	event = encode(&options, &record);
+	text = json_dumps(event, JSON_COMPACT);
+	assert_non_null(strstr(text, "{\"key\":\"service.name\",\"value\":{\"stringValue\":\"trainer\"}}"));
+	assert_non_null(strstr(text, "{\"key\":\"cluster\",\"value\":{\"stringValue\":\"a\"}}"));
+	assert_null(strstr(text, "\"stringValue\":\"cudatap\""));
+	free(text);
+	json_decref(event);
+}
+
+/* ---- events that are no calls ---- */
+
+static json_t *loss_body(void)
+{
+	return json_pack("{ss ss sI ss s[{ss sI}] sb so}", "source", "capture", "reason", "ring", "count",
+			 (json_int_t)3, "first_ts", "2026-11-29T16:21:03.123456789Z", "by_function", "func",
+			 "cudaFree", "count", (json_int_t)3, "new_key", 1, "path", encode_string("/\xff"));
+}
+
+static const char *event_line(const char *format, enum event_type type, json_t *body, uint64_t seq)
+{
+	const struct encode_static statics[] = {{"env", "prod"}};
+	struct encoder_options options = plain;
+	static char out[ENCODE_MAX_LINE + 1];
+	struct line_meta meta = {0};
+	struct encoder *encoder;
+	int len;
+
+	options.format = format;
+	options.statics = statics;
+	options.nstatics = 1;
+	encoder = encoder_new(&options);
+	len = encode_event(encoder, type, body, seq, TS, out, &meta);
+	assert_true(len > 0 && out[len - 1] == '\n');
+	out[len] = '\0';
+	assert_int_equal(meta.type, type);
+	assert_int_equal(meta.seq, seq);
+	assert_int_equal(meta.args_len, 0);
+	encoder_free(encoder);
+	json_decref(body);
+	return out;
+}
+
+static void test_events(void **state)
+{
+	assert_string_equal(
+		event_line("ecs", EVENT_LOSS, loss_body(), 7),
+		"{\"@timestamp\":\"2026-11-29T16:21:03.123456789Z\",\"ecs\":{\"version\":\"8.17.0\"},"
+		"\"event\":{"
+		"\"kind\":\"event\",\"category\":[\"process\"],\"type\":[\"info\"],\"module\":\"cudatap\","
+		"\"dataset\":\"cudatap.loss\",\"action\":\"loss\",\"id\":\"" RUN
+		"-7\",\"sequence\":7,\"reason\":\"ring\",\"start\":\"2026-11-29T16:21:03.123456789Z\"},"
+		"\"host\":{\"name\":\"gpu07\"},\"labels\":{\"env\":\"prod\"},\"cuda\":{\"run\":\"" RUN
+		"\",\"source\":\"capture\",\"count\":3,\"details\":{\"by_function\":[{\"func\":\"cudaFree\","
+		"\"count\":\"3\"}],\"new_key\":\"true\"}},\"file\":{\"path\":\"/\xef\xbf\xbd\"}}\n");
+	assert_string_equal(
+		event_line("otlp", EVENT_LOSS, loss_body(), 0),
+		"{\"resourceLogs\":[{\"resource\":{\"attributes\":[{\"key\":\"service.name\",\"value\":{"
+		"\"stringValue\":\"cudatap\"}},{\"key\":\"service.instance.id\",\"value\":{\"stringValue\":"
+		"\"" RUN "\"}},{\"key\":\"host.name\",\"value\":{\"stringValue\":\"gpu07\"}},{\"key\":"
+		"\"env\",\"value\":{"
+		"\"stringValue\":\"prod\"}}]},\"scopeLogs\":[{\"scope\":{\"name\":\"cudatap\"},"
+		"\"logRecords\":[{"
+		"\"timeUnixNano\":\"1795969263123456789\",\"observedTimeUnixNano\":\"1795969263123456789\","
+		"\"severityNumber\":13,\"severityText\":\"WARN\",\"eventName\":\"cudatap.loss\",\"body\":{"
+		"\"stringValue\":\"loss\"},\"attributes\":[{\"key\":\"cuda.source\",\"value\":{"
+		"\"stringValue\":"
+		"\"capture\"}},{\"key\":\"cuda.reason\",\"value\":{\"stringValue\":\"ring\"}},{\"key\":"
+		"\"cuda.count\",\"value\":{\"intValue\":\"3\"}},{\"key\":\"cuda.first_ts\",\"value\":{"
+		"\"stringValue\":\"2026-11-29T16:21:03.123456789Z\"}},{\"key\":\"cuda.by_function\","
+		"\"value\":{"
+		"\"arrayValue\":{\"values\":[{\"kvlistValue\":{\"values\":[{\"key\":\"func\",\"value\":{"
+		"\"stringValue\":\"cudaFree\"}},{\"key\":\"count\",\"value\":{\"intValue\":\"3\"}}]}}]}}},{"
+		"\"key\":"
+		"\"cuda.new_key\",\"value\":{\"boolValue\":true}},{\"key\":\"cuda.path\",\"value\":{"
+		"\"stringValue\":\"/\xef\xbf\xbd\"}}]}]}]}]}\n");
+}
+
+/* Every event as it comes, those of later work too, in every format. */
+static void test_event_types(void **state)
+{
+	for (int format = 0; encode_format_names[format]; format++) {
+		for (int type = 1; type < EVENT_NTYPES; type++) {
+			const char *line =
+				event_line(encode_format_names[format], type, loss_body(), (uint64_t)type);
+			json_t *event = reference_parse(line, strlen(line));
+
+			assert_non_null(event);
+			json_decref(event);
+		}
+	}
+}
+
+static void test_large_events(void **state)
+{
+	char *text = calloc(1, ENCODE_MAX_LINE + 1), *line = malloc(ENCODE_MAX_LINE);
+
+	for (int format = 0; encode_format_names[format]; format++) {
+		struct encoder_options options = plain;
+		struct encoder *encoder;
+		struct line_meta meta;
+		int refused = 0;
+
+		options.format = encode_format_names[format];
+		encoder = encoder_new(&options);
+		for (size_t len = ENCODE_MAX_LINE - 900; len < ENCODE_MAX_LINE; len++) {
+			json_t *body;
+			int ret;
+
+			memset(text, 'x', len);
+			text[len] = '\0';
+			body = json_pack("{s:s}", "reason", text);
+			ret = encode_event(encoder, EVENT_STOP, body, 1, TS, line, &meta);
+			refused += ret == -E2BIG;
+			assert_true(ret == -E2BIG ||
+				    (ret > 0 && ret <= ENCODE_MAX_LINE && line[ret - 1] == '\n'));
+			json_decref(body);
+		}
+		assert_true(refused > 0 && refused < 900);
+		encoder_free(encoder);
+	}
+	free(text);
+	free(line);
+}
+
+/* ---- the longest line ---- */
+
+/* The constant field that just fits. */
+static struct encoder *tightest(struct encoder_options options, char *value)
+{
+	struct encode_static note = {"note", value};
+	size_t low = 0, high = ENCODE_MAX_LINE;
+	struct encoder *encoder;
+
+	options.statics = &note;
+	options.nstatics = 1;
+	while (low + 1 < high) {
+		size_t middle = (low + high) / 2;
+
+		memset(value, 'x', middle);
+		value[middle] = '\0';
+		encoder = encoder_new(&options);
+		if (encoder)
+			low = middle;
+		else
+			high = middle;
+		encoder_free(encoder);
+	}
+	memset(value, 'x', low);
+	value[low] = '\0';
+	return encoder_new(&options);
+}
+
+/* The most that a row's record can hold, of bytes that grow the most. */
+static void fill(struct record *r, unsigned row, uint64_t ret)
+{
+	static char bytes[REC_MAX_SLOT];
+
+	memset(bytes, 0x01, sizeof(bytes));
+	record_begin(r, plans, row);
+	record_call(r)->start_ns = 0;
+	record_call(r)->end_ns = UINT64_MAX;
+	record_call(r)->ret = ret;
+	record_call(r)->depth = UINT8_MAX;
+	memset(record_words(r), 0xff, r->size - sizeof(struct rec_call));
+	while (r->op < (ret ? r->plan->desc.nentry : r->plan->desc.nops)) {
+		const struct rec_op *op = &r->plan->desc.ops[r->op];
+
+		record_slot(r, bytes,
+			    op->kind >= REC_OP_ARRAY && op->kind <= REC_OP_COUNTED ? REC_MAX_SLOT : op->size,
+			    UINT32_MAX);
+	}
+}
+
+static size_t line_length(struct encoder *encoder, struct call *call, char *line)
+{
+	struct thread thread = {
+		.pid = UINT32_MAX, .tid = UINT32_MAX, .ns_pid = UINT32_MAX, .uid = UINT32_MAX, .start_ns = 1};
+	static char kernel[DECODE_MAX_KERNEL];
+	struct line_meta meta;
+	json_t *event;
+	size_t len;
+
+	memset(kernel, 'k', sizeof(kernel));
+	memset(thread.comm, 0x01, REC_COMM_LEN);
+	memset(thread.thread, 0x02, REC_COMM_LEN);
+	call->keys.kernel = kernel;
+	call->keys.kernel_len = sizeof(kernel);
+	len = encode_call(encoder, call, &thread, UINT64_MAX, INT64_MAX, line, &meta);
+	assert_true(len <= ENCODE_MAX_LINE);
+	event = reference_parse(line, len);
+	assert_non_null(event);
+	json_decref(event);
+	free_prefixes(&thread);
+	return len;
+}
+
+static void test_longest_line(void **state)
+{
+	/* exactly as much memory as promised, for the sanitizer to watch */
+	char *line = malloc(ENCODE_MAX_LINE), *value = malloc(ENCODE_MAX_LINE + 1);
+
+	for (int format = 0; encode_format_names[format]; format++) {
+		struct encoder_options options = plain;
+		struct encoder *encoder;
+		size_t longest = 0;
+
+		options.format = encode_format_names[format];
+		options.nested = true;
+		encoder = tightest(options, value);
+		for (unsigned row = 0; row < table_nrows; row++) {
+			for (uint64_t ret = 0; ret <= 35; ret += 35) {
+				static struct record record;
+				struct call call;
+				size_t len;
+
+				fill(&record, row, ret);
+				record_call(&record)->parent_cookie = row;
+				assert_int_equal(decode_call(plans, record_call(&record), record.size, &call),
+						 0);
+				len = line_length(encoder, &call, line);
+				longest = len > longest ? len : longest;
+			}
+		}
+		print_message("%s: longest line %zu of %d, with a constant field of %zu bytes\n",
+			      options.format, longest, ENCODE_MAX_LINE, strlen(value));
+		assert_true(longest > ENCODE_MAX_LINE / 2);
+		encoder_free(encoder);
+	}
+	free(line);
+	free(value);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_only),         cmocka_unit_test(test_drop_each),
+		cmocka_unit_test(test_rename),       cmocka_unit_test(test_redact),
+		cmocka_unit_test(test_refused),      cmocka_unit_test(test_ids),
+		cmocka_unit_test(test_service),      cmocka_unit_test(test_events),
+		cmocka_unit_test(test_event_types),  cmocka_unit_test(test_large_events),
+		cmocka_unit_test(test_longest_line),
+	};
+	int failed;
+
+	plans = plan_all(plan_host_abi());
+	failed = plans ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+	free(plans);
+	return failed;
+}
