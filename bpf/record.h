@@ -48,7 +48,7 @@ enum rec_kind {
 	REC_NAME,      /* in the names ring: a struct rec_call that named a kernel or unloaded a module; all
 			* its slots are read on return, strings up to REC_MAX_NAME */
 	REC_OPEN,      /* a struct rec_call and what it has so far: it was under way at end_ns */
-	REC_FORK, /* a process that has kernels' names, or whose parent had, forked */
+	REC_FORK,      /* a process that has kernels' names, or whose parent had, forked */
 };
 
 /* flags of rec_call */
