@@ -41,6 +41,8 @@ class Feed:
     """tests/programs/feed.c with a sink `kafka` and a file that tells what it was given."""
 
     def __init__(self, place, brokers, topic, *arguments, options="", queue=""):
+        if tap.CUDATAP.parent != tap.BUILD:
+            pytest.skip("the feed is no part of that executable: it runs with the one that it was built with")
         self.sent_path = place / f"sent-{time.monotonic_ns()}.jsonl"
         config = place / f"feed-{time.monotonic_ns()}.yaml"
         config.write_text(f"version: 1\nhost: gpu07\nsinks:\n  file: {{type: file, path: {self.sent_path}}}\n"
