@@ -35,6 +35,7 @@ typedef u8 bool;
 #include "record.h"
 #include "arch.h"
 #include "kernel.h"
+#include "identity.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -44,10 +45,19 @@ struct frame {
 	u64 told_start_ns; /* on_look's: the call that it has told of, and when it does again */
 	u64 tell_ns;
 	u32 len;   /* of data */
-	u16 muted; /* not emitted, but counted as muted */
+	u8 muted;  /* not emitted, but counted as muted */
+	u8 solid;  /* calls that enclose others, this one included: what is only followed encloses none */
 	u16 state; /* enum rec_row_state; ON only where it is to be emitted */
 	struct rec_call rec;
 	u8 data[REC_MAX_DATA + sizeof(struct rec_slot) + REC_MAX_SLOT];
+};
+
+#define MAX_PUSHED 8 /* contexts below the current one */
+
+struct pushed {
+	u64 context;
+	u32 device;
+	u32 reserved;
 };
 
 struct thread_state {
@@ -57,6 +67,10 @@ struct thread_state {
 	u8 selected;
 	u8 announced;
 	u8 duplicate_told;
+	u32 device;  /* + 1, or REC_DEVICE_* */
+	u32 npushed; /* may be more than are kept */
+	u64 context; /* the current one, 0 where that is not known */
+	struct pushed pushed[MAX_PUSHED];
 	u32 counted; /* its open calls, after recording has stopped */
 	struct frame frames[REC_MAX_DEPTH];
 };
@@ -111,14 +125,33 @@ struct {
 	__type(value, struct open_record);
 } open_record SEC(".maps");
 
-/* Processes that have kernels' names, their own or their parents', by their number in the initial pid
- * namespace: their forks and ends are told. */
+/* Processes of which something is known, by their number in the initial pid namespace: their ends are told.
+ */
+enum known {
+	KNOWN_CALLS = 1, /* a thread of it was told of */
+	KNOWN_NAMES = 2, /* it has kernels' names, its own or its parents': its forks are told */
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, u32);
-	__type(value, u8);
-} named SEC(".maps");
+	__type(value, u32);
+} processes SEC(".maps");
+
+/* Contexts of the driver and the device that each belongs to. */
+struct context_key {
+	u64 context;
+	u64 mm; /* tells images of one process from each other, and processes */
+	u64 process_start_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct context_key);
+	__type(value, u32);
+} contexts SEC(".maps");
 
 /* Selected processes, by their pid in cudatap's own pid namespace. */
 struct {
@@ -141,6 +174,11 @@ struct rec_shared shared;
 extern bool bpf_session_is_return(void) __ksym __weak;
 
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+
+static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
+{
+	return &t->frames[i & (REC_MAX_DEPTH - 1)];
+}
 
 static __always_inline struct counters *my_counters(void)
 {
@@ -208,30 +246,101 @@ static __always_inline void wake_reader(void)
 		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
 }
 
-/* Says who the thread is, once and again after a new name. */
-__noinline int announce(struct thread_state *t)
+/* Names of paths are gathered in a frame that is not in use yet. */
+static __always_inline struct identity *identity_of(struct thread_state *t)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
-	struct rec_thread rec = {.kind = REC_THREAD};
+	_Static_assert(sizeof(struct identity) <=
+			       sizeof(struct frame) - __builtin_offsetof(struct frame, rec),
+		       "a frame is too small");
+	return (void *)&frame_at(t, t->depth)->rec;
+}
+
+__noinline int add_exe(struct thread_state *t)
+{
+	struct climb c = {};
 
 	if (!t)
 		return 0;
-	rec.uid = bpf_get_current_uid_gid();
-	rec.pid_tgid = bpf_get_current_pid_tgid();
-	rec.start_ns = BPF_CORE_READ(task, start_boottime);
-	rec.process_start_ns = BPF_CORE_READ(leader, start_boottime);
-	rec.cgroup = bpf_get_current_cgroup_id();
-	rec.parent_tgid = BPF_CORE_READ(leader, real_parent, tgid);
-	rec.forked = BPF_CORE_READ(leader, parent_exec_id) == (u32)BPF_CORE_READ(leader, self_exec_id);
-	rec.pid = pid_in((u64)leader, shared.pidns_ino);
-	rec.tid = pid_in((u64)task, shared.pidns_ino);
-	rec.ns_pid = pid_in((u64)leader, 0);
-	rec.ns_tid = pid_in((u64)task, 0);
-	BPF_CORE_READ_STR_INTO(&rec.comm, leader, comm);
-	bpf_get_current_comm(rec.thread, sizeof(rec.thread));
-	if (bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
+	c.id = identity_of(t);
+	identity_exe(&c);
+	c.id->rec.exe_len = c.len;
+	c.id->rec.flags |= c.whole ? 0 : REC_THREAD_EXE_CUT;
+	return 0;
+}
+
+__noinline int add_cgroups(struct thread_state *t)
+{
+	struct cgroup *cgroup = cgroup_of_current(), *cgroup1 = cgroup1_of_current();
+	struct climb c = {};
+	struct identity *id;
+
+	if (!t)
 		return 0;
+	id = c.id = identity_of(t);
+	c.len = id->rec.exe_len;
+	if (cgroup)
+		identity_cgroup(&c, cgroup);
+	id->rec.cgroup_len = c.len - id->rec.exe_len;
+	id->rec.flags |= c.whole ? 0 : REC_THREAD_CGROUP_CUT;
+	if (!cgroup1)
+		return 0;
+	identity_cgroup(&c, cgroup1);
+	id->rec.cgroup1_len = c.len - id->rec.exe_len - id->rec.cgroup_len;
+	id->rec.flags |= c.whole ? 0 : REC_THREAD_CGROUP1_CUT;
+	return 0;
+}
+
+/* Its end is to be told whoever of its threads is the last. */
+static __always_inline void know(u32 tgid, u32 what)
+{
+	u32 *known = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (!known)
+		bpf_map_update_elem(&processes, &tgid, &what, BPF_ANY);
+	else if (!(*known & what))
+		__sync_fetch_and_or(known, what);
+}
+
+static __always_inline void describe(struct rec_thread *rec)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	__builtin_memset(rec, 0, sizeof(*rec));
+	rec->kind = REC_THREAD;
+	rec->uid = bpf_get_current_uid_gid();
+	rec->pid_tgid = bpf_get_current_pid_tgid();
+	rec->start_ns = BPF_CORE_READ(task, start_boottime);
+	rec->process_start_ns = BPF_CORE_READ(leader, start_boottime);
+	rec->cgroup = bpf_get_current_cgroup_id();
+	rec->parent_tgid = BPF_CORE_READ(leader, real_parent, tgid);
+	rec->forked = BPF_CORE_READ(leader, parent_exec_id) == (u32)BPF_CORE_READ(leader, self_exec_id);
+	rec->pid = pid_in((u64)leader, shared.pidns_ino);
+	rec->tid = pid_in((u64)task, shared.pidns_ino);
+	rec->ns_pid = pid_in((u64)leader, 0);
+	rec->ns_tid = pid_in((u64)task, 0);
+	BPF_CORE_READ_STR_INTO(&rec->comm, leader, comm);
+	bpf_get_current_comm(rec->thread, sizeof(rec->thread));
+}
+
+/* Says who the thread is, once and again after a new name. */
+__noinline int announce(struct thread_state *t)
+{
+	struct identity *id;
+	u32 len;
+
+	if (!t)
+		return 0;
+	id = identity_of(t);
+	describe(&id->rec);
+	add_exe(t);
+	add_cgroups(t);
+	len = (u32)id->rec.exe_len + id->rec.cgroup_len + id->rec.cgroup1_len;
+	if (len > REC_MAX_TEXT)
+		return 0;
+	if (bpf_ringbuf_output(&ring, id, sizeof(id->rec) + len, BPF_RB_NO_WAKEUP))
+		return 0;
+	know(t->pid_tgid >> 32, KNOWN_CALLS);
 	wake_reader();
 	t->announced = 1;
 	return 1;
@@ -385,6 +494,9 @@ static __always_inline void read_name_op(struct name_record *n, const struct rec
 	if (op->kind == REC_OP_MEM && op->size == 8) {
 		if (!read_user(slot + 1, 8, (void *)ptr, sleepable))
 			len = 8;
+	} else if (op->kind == REC_OP_MEM && op->size == 16) { /* a device's UUID */
+		if (!read_user(slot + 1, 16, (void *)ptr, sleepable))
+			len = 16;
 	} else if (op->kind == REC_OP_STRING || op->kind == REC_OP_STRING_PTR) {
 		if (op->kind == REC_OP_STRING || !read_user(&ptr, sizeof(ptr), (void *)ptr, sleepable))
 			len = read_string(slot + 1, REC_MAX_NAME, (void *)ptr, sleepable);
@@ -429,9 +541,8 @@ __noinline int read_name_sleepable(struct name_record *n, u32 row, u64 ret)
 static __always_inline void submit_name(struct frame *f, const struct rec_desc *desc, struct counters *c,
 					bool sleepable)
 {
-	u32 words = (desc->nregs + desc->nstack) * 8, len, tgid = f->rec.pid_tgid >> 32;
+	u32 words = (desc->nregs + desc->nstack) * 8, len;
 	struct name_record *n;
-	u8 yes = 1;
 
 	n = bpf_task_storage_get(&name_records, bpf_get_current_task_btf(), NULL,
 				 BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -439,8 +550,7 @@ static __always_inline void submit_name(struct frame *f, const struct rec_desc *
 		c->v[REC_LOST_NAMES]++;
 		return;
 	}
-	if (!bpf_map_lookup_elem(&named, &tgid))
-		bpf_map_update_elem(&named, &tgid, &yes, BPF_ANY);
+	know(f->rec.pid_tgid >> 32, KNOWN_NAMES);
 	n->rec = f->rec;
 	n->rec.kind = REC_NAME;
 	__builtin_memcpy(n->data, f->data, 256);
@@ -453,12 +563,119 @@ static __always_inline void submit_name(struct frame *f, const struct rec_desc *
 		c->v[REC_LOST_NAMES]++;
 }
 
-/* ---- the stack of open calls ---- */
+/* ---- current devices ---- */
 
-static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
+static __always_inline void context_key(struct context_key *key, u64 context)
 {
-	return &t->frames[i & (REC_MAX_DEPTH - 1)];
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	key->context = context;
+	key->mm = (u64)BPF_CORE_READ(task, mm);
+	key->process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
 }
+
+static __always_inline void context_known(u64 context, u32 device)
+{
+	struct context_key key;
+
+	context_key(&key, context);
+	bpf_map_update_elem(&contexts, &key, &device, BPF_ANY);
+}
+
+/* Inside of a call of the runtime an unknown context says nothing: the runtime makes its own device's
+ * current. */
+static __always_inline void context_current(struct thread_state *t, u64 context, bool inside)
+{
+	struct context_key key;
+	u32 *device;
+
+	context_key(&key, context);
+	device = bpf_map_lookup_elem(&contexts, &key);
+	if (device)
+		t->device = *device;
+	else if (!inside)
+		t->device = REC_DEVICE_UNKNOWN;
+	t->context = context;
+}
+
+static __always_inline void context_push(struct thread_state *t, u64 context, bool inside)
+{
+	u32 n = t->npushed++;
+
+	if (n < MAX_PUSHED) {
+		t->pushed[n].context = t->context;
+		t->pushed[n].device = t->device;
+	}
+	context_current(t, context, inside);
+}
+
+static __always_inline void context_pop(struct thread_state *t)
+{
+	u32 n = t->npushed;
+
+	t->context = 0;
+	t->device = REC_DEVICE_UNKNOWN;
+	if (!n)
+		return;
+	t->npushed = --n;
+	if (n < MAX_PUSHED) {
+		t->context = t->pushed[n].context;
+		t->device = t->pushed[n].device;
+	}
+}
+
+/* What the call that has just left the frame at this depth did to its thread's device. */
+__noinline int follow(struct thread_state *t, u32 depth, u32 row)
+{
+	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
+	struct frame *f;
+	u64 arg, out = 0;
+	bool inside;
+	u32 device;
+
+	if (!t)
+		return 0;
+	f = frame_at(t, depth);
+	inside = f->rec.depth;
+	arg = word(f, desc->follow_arg);
+	device = (u32)word(f, desc->follow_arg2) + 1;
+	switch (desc->follow) {
+	case REC_FOLLOW_DEVICE:
+		t->device = (u32)arg + 1;
+		break;
+	case REC_FOLLOW_DEVICE_OUT:
+		if (!bpf_probe_read_user(&out, 4, (void *)arg))
+			t->device = (u32)out + 1;
+		break;
+	case REC_FOLLOW_UNKNOWN:
+		t->device = REC_DEVICE_UNKNOWN;
+		break;
+	case REC_FOLLOW_RETAIN:
+	case REC_FOLLOW_CREATE:
+		if (bpf_probe_read_user(&out, 8, (void *)arg))
+			break;
+		context_known(out, device);
+		if (desc->follow == REC_FOLLOW_CREATE)
+			context_push(t, out, inside);
+		break;
+	case REC_FOLLOW_SET:
+		context_current(t, arg, inside);
+		break;
+	case REC_FOLLOW_PUSH:
+		context_push(t, arg, inside);
+		break;
+	case REC_FOLLOW_DESTROY:
+		if (arg != t->context)
+			break;
+		/* fall through */
+	case REC_FOLLOW_POP:
+		context_pop(t);
+		break;
+	}
+	return 0;
+}
+
+/* ---- the stack of open calls ---- */
 
 static __always_inline void frame_drop(struct frame *f, struct counters *c)
 {
@@ -572,7 +789,7 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	struct counters *c;
 	struct frame *f, *parent;
 	u64 cookie;
-	u32 row, depth, nstack;
+	u32 row, depth, solid, nstack;
 	bool nested;
 	u8 state;
 
@@ -593,19 +810,21 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	if (settle(t, ctx, cookie, c) == ENTER_DUPLICATE)
 		return false;
 	depth = t->depth;
-	nested = depth && !shared.nested;
+	parent = frame_at(t, depth - 1);
+	solid = depth ? parent->solid : 0;
+	nested = solid && !shared.nested;
 	if (nested) {
 		c->v[REC_NESTED]++;
-		if (!(state & REC_ROW_NAMES))
+		state &= REC_ROW_NAMES | REC_ROW_FOLLOW;
+		if (!state)
 			return false;
-		state = REC_ROW_NAMES;
 	}
 	if (depth >= REC_MAX_DEPTH) {
 		if (!nested)
 			c->v[REC_LOST_DEPTH]++;
 		return false;
 	}
-	if (!t->announced && state != REC_ROW_MUTED && !announce(t))
+	if (!t->announced && state & (REC_ROW_ON | REC_ROW_NAMES) && !announce(t))
 		c->v[REC_LOST_THREADS]++;
 	f = frame_at(t, depth);
 	f->rec.start_ns = 0; /* on_look: not yet */
@@ -616,14 +835,17 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	f->rec.cookie = cookie;
 	f->rec.kind = REC_CALL;
 	f->rec.flags = 0;
-	f->rec.depth = depth;
+	f->solid = solid + !!(state & (REC_ROW_ON | REC_ROW_MUTED));
+	f->rec.depth = solid;
+	f->rec.device = t->device;
 	f->rec.pid_tgid = t->pid_tgid;
 	f->rec.parent_cookie = 0;
 	f->rec.parent_start_ns = 0;
-	if (depth) {
-		parent = frame_at(t, depth - 1);
-		f->rec.parent_cookie = parent->rec.cookie;
-		f->rec.parent_start_ns = parent->rec.start_ns;
+	if (solid) {
+		bool is_solid = parent->state & (REC_ROW_ON | REC_ROW_MUTED);
+
+		f->rec.parent_cookie = is_solid ? parent->rec.cookie : parent->rec.parent_cookie;
+		f->rec.parent_start_ns = is_solid ? parent->rec.start_ns : parent->rec.parent_start_ns;
 	}
 	t->depth = depth + 1;
 	desc = &shared.desc[row];
@@ -714,16 +936,19 @@ static __always_inline void leave(struct regs *ctx, bool sleepable)
 		return;
 	if (f->muted)
 		c->v[REC_MUTED]++;
-	if (!(f->state & (REC_ROW_ON | REC_ROW_NAMES)))
+	if (!(f->state & (REC_ROW_ON | REC_ROW_NAMES | REC_ROW_FOLLOW)))
 		return;
 	desc = &shared.desc[cookie & (REC_MAX_ROWS - 1)];
 	f->rec.end_ns = now;
 	f->rec.ret = ret;
 	success = desc->success == REC_SUCCESS_ALWAYS || !(u32)ret;
+	if (f->state & REC_ROW_FOLLOW && success)
+		follow(t, t->depth, cookie);
 	if (f->state & REC_ROW_NAMES && success)
 		submit_name(f, desc, c, sleepable);
 	if (!(f->state & REC_ROW_ON)) {
-		wake_reader();
+		if (f->state & REC_ROW_NAMES)
+			wake_reader();
 		return;
 	}
 	if (success && desc->nops > desc->nentry)
@@ -811,13 +1036,13 @@ static __always_inline void close_frames(struct thread_state *t, struct counters
 }
 
 /* What is known of a thread or, if @leader, of its process ends. */
-static __always_inline void forget(u64 pid_tgid, bool leader, bool announced)
+static __always_inline void forget(struct rec_thread_exit *rec, bool announced)
 {
-	struct rec_thread_exit rec = {.kind = REC_THREAD_EXIT, .leader = leader, .pid_tgid = pid_tgid};
-	u32 tgid = pid_tgid >> 32;
-	bool had_names = leader && !bpf_map_delete_elem(&named, &tgid);
+	u32 tgid = rec->pid_tgid >> 32;
+	bool known = rec->leader && !bpf_map_delete_elem(&processes, &tgid);
 
-	if ((announced || had_names) && !bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
+	rec->kind = REC_THREAD_EXIT;
+	if ((announced || known) && !bpf_ringbuf_output(&ring, rec, sizeof(*rec), BPF_RB_NO_WAKEUP))
 		wake_reader();
 }
 
@@ -827,11 +1052,15 @@ int BPF_PROG(on_exit, struct task_struct *unused)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
 	bool last = BPF_CORE_READ(task, signal, live.counter) == 0;
+	struct rec_thread_exit rec = {};
 	struct counters *c = my_counters();
 
 	if (t && c)
 		close_frames(t, c);
-	forget(bpf_get_current_pid_tgid(), last, t && t->announced);
+	rec.leader = last;
+	rec.pid_tgid = bpf_get_current_pid_tgid();
+	rec.wait_status = BPF_CORE_READ(task, group_leader, exit_code);
+	forget(&rec, t && t->announced);
 	if (last && shared.select_pids) {
 		u32 pid = pid_in((u64)BPF_CORE_READ(task, group_leader), shared.pidns_ino);
 
@@ -844,14 +1073,19 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *unused)
 {
 	struct thread_state *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+	struct rec_thread_exit rec = {.leader = 1, .exec = 1};
 	struct counters *c = my_counters();
 
 	if (t && c)
 		close_frames(t, c);
 	/* what is known of the old image goes */
-	forget(t ? t->pid_tgid : bpf_get_current_pid_tgid(), true, t && t->announced);
+	rec.pid_tgid = t ? t->pid_tgid : bpf_get_current_pid_tgid();
+	forget(&rec, t && t->announced);
 	if (t) {
 		t->announced = 0;
+		t->device = REC_DEVICE_UNSAID;
+		t->context = 0;
+		t->npushed = 0;
 		t->pid_tgid = bpf_get_current_pid_tgid(); /* a thread that execs becomes the leader */
 	}
 	return 0;
@@ -861,14 +1095,14 @@ int BPF_PROG(on_exec, struct task_struct *unused)
 static __always_inline void tell_fork(struct task_struct *parent, struct task_struct *child)
 {
 	struct rec_fork rec = {.kind = REC_FORK, .parent_tgid = BPF_CORE_READ(parent, tgid)};
-	u8 yes = 1;
+	u32 *known = bpf_map_lookup_elem(&processes, &rec.parent_tgid);
 
-	if (!bpf_map_lookup_elem(&named, &rec.parent_tgid))
+	if (!known || !(*known & KNOWN_NAMES))
 		return;
 	rec.tgid = BPF_CORE_READ(child, tgid);
 	rec.process_start_ns = BPF_CORE_READ(child, start_boottime);
 	rec.time_ns = bpf_ktime_get_boot_ns();
-	bpf_map_update_elem(&named, &rec.tgid, &yes, BPF_ANY);
+	know(rec.tgid, KNOWN_NAMES);
 	if (!bpf_ringbuf_output(&ring, &rec, sizeof(rec), BPF_RB_NO_WAKEUP))
 		wake_reader();
 }

@@ -42,9 +42,70 @@ struct uprobes_state {
 	struct xol_area *xol_area;
 };
 
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct file {
+	struct path f_path;
+};
+
+struct fs_struct {
+	struct path root;
+};
+
 struct mm_struct {
 	struct uprobes_state uprobes_state;
+	struct file *exe_file;
 };
+
+struct kernfs_node {
+	struct kernfs_node *__parent;
+	const char *name;
+};
+
+/* before 6.15 */
+struct kernfs_node___old {
+	struct kernfs_node *parent;
+};
+
+struct cgroup_root;
+
+struct cgroup {
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+	struct cgroup *dfl_cgrp;
+};
+
+enum cgroup_subsys_id { memory_cgrp_id };
 
 struct task_struct {
 	int pid;
@@ -57,6 +118,9 @@ struct task_struct {
 	struct pid *thread_pid;
 	struct signal_struct *signal;
 	struct mm_struct *mm;
+	struct fs_struct *fs;
+	struct css_set *cgroups;
+	int exit_code;
 	char comm[REC_COMM_LEN];
 };
 

@@ -39,6 +39,7 @@ typedef int64_t s64;
 #define REC_MAX_DEPTH 8    /* open calls per thread that are followed */
 #define REC_MAX_NAME  4096 /* bytes of a kernel name, in a REC_NAME record alone */
 #define REC_COMM_LEN  16
+#define REC_MAX_TEXT  1024 /* bytes behind a REC_THREAD record */
 
 enum rec_kind {
 	REC_CALL = 1,
@@ -57,8 +58,8 @@ enum rec_kind {
 struct rec_call {
 	u16 kind;
 	u8 flags;
-	u8 depth; /* open API calls around this one */
-	u32 reserved;
+	u8 depth;     /* open API calls around this one */
+	u32 device;   /* the thread's current one when the call began + 1, or REC_DEVICE_* */
 	u64 cookie;   /* attach id << 16 | row */
 	u64 pid_tgid; /* of the initial pid namespace: key of the thread */
 	u64 start_ns;
@@ -68,15 +69,24 @@ struct rec_call {
 	u64 parent_start_ns;
 };
 
+/* rec_call.device */
+#define REC_DEVICE_UNSAID  0u    /* nothing seen has set it: the first, if all was seen */
+#define REC_DEVICE_UNKNOWN (~0u) /* set to one that is not known */
+
 /* What one read through a pointer brought. */
 struct rec_slot {
 	s32 len;   /* bytes that follow (before padding), or -1: the read failed */
 	u32 count; /* arrays: elements the program passed; strings: 1 if cut */
 };
 
+/*
+ * Behind it lies text: names from a leaf towards its root, each with its NUL, as "python3\0bin\0usr\0"; first
+ * those of the executable's path, then those of the process's cgroup (version 2), then those of its cgroup in
+ * version 1's hierarchy of memory, where there is one.
+ */
 struct rec_thread {
 	u16 kind;
-	u16 reserved;
+	u16 flags; /* REC_THREAD_* */
 	u32 uid;
 	u64 pid_tgid;
 	u64 start_ns;         /* of the thread */
@@ -88,12 +98,22 @@ struct rec_thread {
 	u32 ns_pid, ns_tid; /* in the task's own */
 	char comm[REC_COMM_LEN];   /* the group leader's */
 	char thread[REC_COMM_LEN]; /* the thread's */
+	u16 exe_len, cgroup_len, cgroup1_len;
+	u16 reserved;
 };
+
+/* flags of rec_thread: the names of a path are not all there */
+#define REC_THREAD_EXE_CUT     (1 << 0)
+#define REC_THREAD_CGROUP_CUT  (1 << 1)
+#define REC_THREAD_CGROUP1_CUT (1 << 2)
 
 struct rec_thread_exit {
 	u16 kind;
 	u16 leader; /* 1: the process as a whole has ended */
-	u32 reserved;
+	u16 exec;   /* 1: it has not, another program runs in it */
+	u16 reserved;
+	u32 wait_status; /* of the process, as wait(2) has it */
+	u32 reserved2;
 	u64 pid_tgid;
 };
 
@@ -143,13 +163,29 @@ enum rec_success {
 	REC_SUCCESS_ZERO,   /* status functions: (u32)ret == 0 */
 };
 
+/* What a successful call does to its thread's current device. Contexts' devices are remembered per process.
+ */
+enum rec_follow {
+	REC_FOLLOW_NONE,
+	REC_FOLLOW_DEVICE,     /* arg: it becomes current */
+	REC_FOLLOW_DEVICE_OUT, /* *arg: it is current */
+	REC_FOLLOW_UNKNOWN,    /* another may have become current */
+	REC_FOLLOW_RETAIN,     /* *arg: a context of device arg2 */
+	REC_FOLLOW_CREATE,     /* the same, and pushed */
+	REC_FOLLOW_SET,        /* arg: this context replaces the current one */
+	REC_FOLLOW_PUSH,       /* arg: this context goes on top of it */
+	REC_FOLLOW_POP,
+	REC_FOLLOW_DESTROY, /* arg: this context goes, popped if it is current */
+};
+
 struct rec_desc {
 	u8 nregs;
 	u8 nstack;
 	u8 nops;
 	u8 nentry; /* the first nentry ops read at entry */
 	u8 success;
-	u8 reserved[3];
+	u8 follow;                  /* enum rec_follow */
+	u8 follow_arg, follow_arg2; /* indices into words[] */
 	struct rec_op ops[REC_MAX_OPS];
 };
 
@@ -157,10 +193,11 @@ struct rec_desc {
 
 /* row_state[]: what to do with calls of a row; ON and MUTED exclude each other */
 enum rec_row_state {
-	REC_ROW_OFF = 0,        /* attached but not wanted: not even counted */
-	REC_ROW_ON = 1 << 0,    /* emitted */
-	REC_ROW_MUTED = 1 << 1, /* followed as an enclosing call, never emitted */
-	REC_ROW_NAMES = 1 << 2, /* goes into the names ring too, nested or not */
+	REC_ROW_OFF = 0,         /* attached but not wanted: not even counted */
+	REC_ROW_ON = 1 << 0,     /* emitted */
+	REC_ROW_MUTED = 1 << 1,  /* followed as an enclosing call, never emitted */
+	REC_ROW_NAMES = 1 << 2,  /* goes into the names ring too, nested or not */
+	REC_ROW_FOLLOW = 1 << 3, /* its descriptor's `follow` is done, nested or not */
 };
 
 /* armed: when the reader wants to be woken */

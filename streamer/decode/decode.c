@@ -111,7 +111,8 @@ int decode_call(const struct plan *plans, const struct rec_call *rec, size_t siz
 	size_t words;
 	int err;
 
-	if (size < sizeof(*rec) || (rec->kind != REC_CALL && rec->kind != REC_NAME && rec->kind != REC_OPEN) ||
+	if (size < sizeof(*rec) ||
+	    (rec->kind != REC_CALL && rec->kind != REC_NAME && rec->kind != REC_OPEN) ||
 	    (rec->cookie & 0xffff) >= table_nrows || (rec->parent_cookie & 0xffff) >= table_nrows)
 		return -EBADMSG;
 	memset(call, 0, sizeof(*call));

@@ -84,9 +84,8 @@ struct call {
 /**
  * decode_call - a ring record as a call
  * @plans: plan_all()
- * @rec, @size: a REC_CALL, REC_OPEN or REC_NAME record as it lies in its ring; any bytes are safe. Of an open call
- *	the status is CALL_UNFINISHED.
- * Returns 0, or -EBADMSG when the record contradicts its row's plan.
+ * @rec, @size: a REC_CALL, REC_OPEN or REC_NAME record as it lies in its ring; any bytes are safe. Of an open
+ *call the status is CALL_UNFINISHED. Returns 0, or -EBADMSG when the record contradicts its row's plan.
  */
 int decode_call(const struct plan *plans, const struct rec_call *rec, size_t size, struct call *call);
 

@@ -11,7 +11,8 @@
 const char *const event_type_names[EVENT_NTYPES] = {
 	[EVENT_CALL] = "call",     [EVENT_START] = "start",   [EVENT_STOP] = "stop",
 	[EVENT_ATTACH] = "attach", [EVENT_DETACH] = "detach", [EVENT_LOSS] = "loss",
-	[EVENT_CLOCK] = "clock",   [EVENT_OPEN] = "open",
+	[EVENT_CLOCK] = "clock",   [EVENT_OPEN] = "open",     [EVENT_PROCESS] = "process",
+	[EVENT_DEVICE] = "device",
 };
 
 static const struct encode_format *const formats[] = {
@@ -90,6 +91,17 @@ const char *const encode_keys[] = {
 	"step_ns",
 	/* open */
 	"call_ts",
+	/* process, device */
+	"phase",
+	"uid",
+	"exe",
+	"cmdline",
+	"cgroup",
+	"container_id",
+	"pod_uid",
+	"signal",
+	"errors",
+	"uuid",
 	/* stop */
 	"exit_code",
 	"calls",

@@ -31,6 +31,8 @@ enum event_type {
 	EVENT_LOSS,
 	EVENT_CLOCK,
 	EVENT_OPEN,
+	EVENT_PROCESS,
+	EVENT_DEVICE,
 	EVENT_NTYPES
 };
 extern const char *const event_type_names[EVENT_NTYPES];

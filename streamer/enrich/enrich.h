@@ -20,6 +20,8 @@ struct thread_prefix {
 	uint32_t len;
 };
 
+struct process; /* processes.h */
+
 /* One thread, known from its `thread` record. Owned by the cache. */
 struct thread {
 	uint64_t pid_tgid; /* key */
@@ -28,7 +30,8 @@ struct thread {
 	uint32_t pid, tid;       /* of cudatap's pid namespace */
 	uint32_t ns_pid, ns_tid; /* of the task's own, when different; else 0 */
 	uint32_t uid;
-	uint64_t last_start_ns; /* of the call that was taken last; the reader's */
+	uint64_t last_start_ns;  /* of the call that was taken last; the reader's */
+	struct process *process; /* with a reference; NULL: not known */
 	char comm[REC_COMM_LEN + 1];
 	char thread[REC_COMM_LEN + 1];                /* empty when the same as comm */
 	struct thread_prefix prefix[THREAD_PREFIXES]; /* made once by each encoder, freed by the cache */
@@ -53,6 +56,10 @@ int threads_learn(struct threads *threads, const struct rec_thread *rec);
  * made no call for longest goes, those without a record first.
  */
 struct thread *threads_find(struct threads *threads, uint64_t pid_tgid);
+/** threads_set_process - whose thread it is; the reference is taken over */
+void threads_set_process(struct thread *thread, struct process *process);
+/** threads_renew - what is known of a process has changed: its threads' prefixes are to be made anew */
+void threads_renew(struct threads *threads, uint32_t tgid);
 /** threads_forget - take an exit record; a leader's takes all threads of its process along */
 void threads_forget(struct threads *threads, const struct rec_thread_exit *rec);
 size_t threads_count(const struct threads *threads);

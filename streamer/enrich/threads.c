@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "processes.h"
+
 #define MIN_SLOTS 64 /* a power of two */
 
 struct entry {
@@ -131,6 +133,7 @@ static void remove_entry(struct threads *threads, struct entry *entry)
 	if (threads->last == entry)
 		threads->last = NULL;
 	drop_prefixes(&entry->thread);
+	process_put(entry->thread.process);
 	free(entry);
 }
 
@@ -189,6 +192,7 @@ void threads_free(struct threads *threads)
 		if (!threads->slots[i])
 			continue;
 		drop_prefixes(&threads->slots[i]->thread);
+		process_put(threads->slots[i]->thread.process);
 		free(threads->slots[i]);
 	}
 	free(threads->slots);
@@ -235,6 +239,20 @@ struct thread *threads_find(struct threads *threads, uint64_t pid_tgid)
 	struct entry *entry = use_entry(threads, pid_tgid);
 
 	return entry ? &entry->thread : NULL;
+}
+
+void threads_set_process(struct thread *thread, struct process *process)
+{
+	process_put(thread->process);
+	thread->process = process;
+	drop_prefixes(thread);
+}
+
+void threads_renew(struct threads *threads, uint32_t tgid)
+{
+	for (size_t i = 0; i < threads->nslots; i++)
+		if (threads->slots[i] && threads->slots[i]->thread.pid_tgid >> 32 == tgid)
+			drop_prefixes(&threads->slots[i]->thread);
 }
 
 void threads_forget(struct threads *threads, const struct rec_thread_exit *rec)

@@ -1,6 +1,7 @@
 /* Bodies of events: from what the reader knows to JSON. Not on the hot path. */
 #include "bodies.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "../encode/encode.h"
@@ -47,5 +48,83 @@ json_t *body_open(const struct call *call, const struct thread *thread, int64_t 
 	set_number(body, "duration_ns", call->rec->end_ns - call->rec->start_ns);
 	if (call->keys.present & 1u << TABLE_KEY_DEVICE)
 		json_object_set_new(body, "device", json_integer(call->keys.device));
+	return body;
+}
+
+/* Prepared texts are the insides of JSON strings. */
+static void set_prepared(json_t *body, const char *key, const struct process_text *text)
+{
+	char quoted[PROCESS_MAX_CMDLINE + PROCESS_MAX_EXE + 3];
+
+	if (!text->data || text->len + 3 > sizeof(quoted))
+		return;
+	quoted[0] = '"';
+	memcpy(quoted + 1, text->data, text->len);
+	quoted[text->len + 1] = '"';
+	json_object_set_new(body, key, json_loadb(quoted, text->len + 2, JSON_DECODE_ANY, NULL));
+}
+
+/* Who it is. */
+static json_t *process_body(const struct process *process, const char *phase)
+{
+	json_t *body = json_object();
+
+	set_text(body, "phase", phase);
+	set_number(body, "pid", process->pid);
+	if (process->ns_pid)
+		set_number(body, "ns_pid", process->ns_pid);
+	set_text(body, "comm", process->comm);
+	if (!process->known)
+		return body;
+	set_number(body, "uid", process->uid);
+	set_prepared(body, "exe", &process->exe);
+	set_prepared(body, "cmdline", &process->cmdline);
+	set_prepared(body, "cgroup", &process->cgroup);
+	set_text(body, "container_id", process->container_id);
+	set_text(body, "pod_uid", process->pod_uid);
+	return body;
+}
+
+json_t *body_process_start(const struct process *process)
+{
+	return process_body(process, "start");
+}
+
+json_t *body_process_exit(const struct process *process, const struct rec_thread_exit *rec)
+{
+	static const char *const directions[] = {
+		[TABLE_H2H] = "h2h", [TABLE_H2D] = "h2d",         [TABLE_D2H] = "d2h",
+		[TABLE_D2D] = "d2d", [TABLE_DEFAULT] = "default", [TABLE_P2P] = "p2p",
+	};
+	json_t *body = process_body(process, rec->exec ? "exec" : "exit"), *bytes = json_object();
+
+	if (!rec->exec && rec->wait_status & 0x7f)
+		set_number(body, "signal", rec->wait_status & 0x7f);
+	else if (!rec->exec)
+		set_number(body, "exit_code", rec->wait_status >> 8 & 0xff);
+	set_number(body, "calls", process->total.calls);
+	set_number(body, "errors", process->total.errors);
+	for (unsigned i = 0; i < sizeof(directions) / sizeof(directions[0]); i++)
+		if (process->total.bytes[i])
+			set_number(bytes, directions[i], process->total.bytes[i] & INT64_MAX);
+	json_object_set_new(body, "bytes", bytes);
+	return body;
+}
+
+json_t *body_device(const struct process *process, const struct process_device *device)
+{
+	const uint8_t *u = device->uuid;
+	json_t *body = json_object();
+	char text[37];
+
+	set_number(body, "pid", process->pid);
+	if (process->ns_pid)
+		set_number(body, "ns_pid", process->ns_pid);
+	set_text(body, "comm", process->comm);
+	json_object_set_new(body, "device", json_integer(device->ordinal));
+	snprintf(text, sizeof(text), "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+		 u[14], u[15]);
+	set_text(body, "uuid", text);
 	return body;
 }

@@ -6,6 +6,7 @@
 
 #include "../decode/decode.h"
 #include "../enrich/enrich.h"
+#include "../enrich/processes.h"
 
 /**
  * body_open - an `open` event: a call that has not returned
@@ -14,5 +15,14 @@
  * NULL when out of memory.
  */
 json_t *body_open(const struct call *call, const struct thread *thread, int64_t start_ns);
+
+/** body_process_start - a `process` event: its first call is about to come */
+json_t *body_process_start(const struct process *process);
+
+/** body_process_exit - a `process` event: it has ended, or another program runs in it */
+json_t *body_process_exit(const struct process *process, const struct rec_thread_exit *rec);
+
+/** body_device - a `device` event */
+json_t *body_device(const struct process *process, const struct process_device *device);
 
 #endif

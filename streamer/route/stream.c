@@ -12,10 +12,10 @@
 #include <time.h>
 
 #include "../enrich/enrich.h"
-#include "../enrich/kernels.h"
 #include "../log.h"
 #include "bodies.h"
 #include "gate.h"
+#include "known.h"
 #include "losses.h"
 #include "stream.h"
 
@@ -36,8 +36,7 @@ struct stream {
 	struct stream_options options;
 	struct fanout *fanout;
 	struct gate *gate; /* NULL: every sink takes every call */
-	struct threads *threads;
-	struct kernels *kernels; /* NULL: names are off */
+	struct known *known;
 	struct clock_map *clock;
 	char run[13];
 	struct sink_origin origin;
@@ -71,36 +70,14 @@ static void count(_Atomic uint64_t *counter)
 	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* The name of the kernel that a call launches. It may have come into its ring since the turn began. */
-static void name_kernel(struct stream *stream, struct call *call)
+static void emit_call(struct stream *stream, const struct call *call, struct thread *thread)
 {
-	uint32_t tgid = call->rec->pid_tgid >> 32;
-	struct call_keys *keys = &call->keys;
-
-	if (!stream->kernels || !(keys->present & 1u << TABLE_KEY_KERNEL_HANDLE))
-		return;
-	kernels_settle(stream->kernels, call->rec->end_ns);
-	keys->kernel = kernels_find(stream->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
-	if (keys->kernel)
-		return;
-	capture_read_names(stream->options.capture);
-	kernels_settle(stream->kernels, call->rec->end_ns);
-	keys->kernel = kernels_find(stream->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
-}
-
-static void emit_call(struct stream *stream, const struct call *call)
-{
-	struct thread *thread = threads_find(stream->threads, call->rec->pid_tgid);
 	int64_t ts = clock_map_real(stream->clock, call->rec->start_ns);
 	uint64_t wanted, sinks;
 	struct line_meta meta;
 	size_t format, len;
 
-	if (!thread) { /* out of memory: the call is lost, and said to be */
-		count(&stream->undecodable);
-		return;
-	}
-	thread->last_start_ns = call->rec->start_ns;
+	known_count(thread, call);
 	stream->seq++;
 	wanted = gate_call(stream->gate, stream->fanout, call);
 	for (format = 0; format < stream->nformats; format++) {
@@ -134,6 +111,11 @@ static void emit_event(struct stream *stream, enum event_type type, json_t *body
 				    stream->seq);
 	}
 	json_decref(body);
+}
+
+static void emit_known(void *ctx, enum event_type type, json_t *body)
+{
+	emit_event(ctx, type, body);
 }
 
 static void emit_posted(struct stream *stream)
@@ -174,14 +156,15 @@ void stream_post(struct stream *stream, enum event_type type, json_t *body)
 
 static void take_call(struct stream *stream, const void *record, size_t size)
 {
+	struct thread *thread = NULL;
 	struct call call;
 
-	if (decode_call(stream->options.plans, record, size, &call)) {
-		count(&stream->undecodable);
-		return;
-	}
-	name_kernel(stream, &call);
-	emit_call(stream, &call);
+	if (!decode_call(stream->options.plans, record, size, &call))
+		thread = known_call(stream->known, &call);
+	if (thread)
+		emit_call(stream, &call, thread);
+	else
+		count(&stream->undecodable); /* or no memory: the call is lost, and said to be */
 }
 
 /* The look at open calls may have come too late: the call's end went into the ring before. */
@@ -192,35 +175,11 @@ static void take_open(struct stream *stream, const void *record, size_t size)
 
 	if (decode_call(stream->options.plans, record, size, &call))
 		return;
-	thread = threads_find(stream->threads, call.rec->pid_tgid);
+	thread = known_call(stream->known, &call);
 	if (!thread || thread->last_start_ns == call.rec->start_ns)
 		return;
 	emit_event(stream, EVENT_OPEN,
 		   body_open(&call, thread, clock_map_real(stream->clock, call.rec->start_ns)));
-}
-
-static void take_thread(struct stream *stream, const struct rec_thread *rec)
-{
-	threads_learn(stream->threads, rec);
-	if (stream->kernels)
-		kernels_process(stream->kernels, rec);
-}
-
-static void take_fork(struct stream *stream, const struct rec_fork *rec)
-{
-	if (!stream->kernels)
-		return;
-	/* what the parent had named until then may still be in its ring */
-	capture_read_names(stream->options.capture);
-	kernels_settle(stream->kernels, rec->time_ns);
-	kernels_fork(stream->kernels, rec);
-}
-
-static void take_thread_exit(struct stream *stream, const struct rec_thread_exit *rec)
-{
-	threads_forget(stream->threads, rec);
-	if (stream->kernels && rec->leader)
-		kernels_forget(stream->kernels, rec->pid_tgid >> 32);
 }
 
 static void take_record(void *ctx, const void *record, size_t size)
@@ -235,24 +194,13 @@ static void take_record(void *ctx, const void *record, size_t size)
 	case REC_OPEN:
 		take_open(stream, record, size);
 		break;
-	case REC_THREAD:
-		take_thread(stream, record);
-		break;
-	case REC_THREAD_EXIT:
-		take_thread_exit(stream, record);
-		break;
-	case REC_NAME:
-		if (stream->kernels)
-			kernels_queue(stream->kernels, record, size);
-		break;
-	case REC_FORK:
-		take_fork(stream, record);
-		break;
 	case REC_DUPLICATE:
 		if (stream->options.on_duplicate)
 			stream->options.on_duplicate(stream->options.ctx, duplicate->cookie >> 16,
 						     duplicate->first_cookie >> 16);
 		break;
+	default:
+		known_record(stream->known, record, size);
 	}
 }
 
@@ -278,9 +226,8 @@ static size_t read_records(struct stream *stream, bool wait)
 {
 	size_t n = capture_read(stream->options.capture, take_record, stream, wait);
 
-	/* the ring of calls was read to its end: no launch from before these names is still to come */
-	if (stream->kernels && n < CAPTURE_BATCH)
-		kernels_settle(stream->kernels, UINT64_MAX);
+	if (n < CAPTURE_BATCH)
+		known_settle(stream->known);
 	return n;
 }
 
@@ -477,6 +424,7 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	       size_t error_size)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
+	struct known_options known = {options->config, options->plans, options->capture, emit_known, stream};
 	int err;
 
 	if (!stream)
@@ -496,12 +444,9 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	if (!err)
 		err = make_encoders(stream, error, error_size);
 	if (!err) {
-		stream->threads = threads_new();
+		stream->known = known_new(&known);
 		stream->clock = clock_map_new();
-		if (options->config->names != KERNELS_OFF)
-			stream->kernels = kernels_new(options->plans, options->config->names);
-		if (!stream->threads || !stream->clock ||
-		    (options->config->names != KERNELS_OFF && !stream->kernels))
+		if (!stream->known || !stream->clock)
 			err = -ENOMEM;
 	}
 	if (err) {
@@ -524,6 +469,11 @@ int stream_start(struct stream *stream)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	stream->running = !err;
 	return -err;
+}
+
+struct known *stream_known(struct stream *stream)
+{
+	return stream->known;
 }
 
 const struct fanout *stream_fanout(const struct stream *stream)
@@ -597,8 +547,7 @@ void stream_free(struct stream *stream)
 		free(posted);
 	}
 	losses_free(&stream->losses);
-	kernels_free(stream->kernels);
-	threads_free(stream->threads);
+	known_free(stream->known);
 	clock_map_free(stream->clock);
 	free(stream);
 }

@@ -14,6 +14,7 @@
 #include "../../config/config.h"
 #include "../../sinks/fanout.h"
 
+struct known;
 struct stream;
 
 /* Two probes turned out to sit on one function. Called in the reader thread. */
@@ -36,6 +37,8 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	       size_t error_size);
 /** stream_start - start the reader thread */
 int stream_start(struct stream *stream);
+/** stream_known - what the stream knows of who calls, to be told more */
+struct known *stream_known(struct stream *stream);
 const struct fanout *stream_fanout(const struct stream *stream);
 
 /**

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../route/known.h"
 #include "internal.h"
 
 static uint64_t now_ns(void)
@@ -147,6 +148,7 @@ static void attach_image(struct trace *trace, int fd, const struct shown_key *ke
 		log_msg("%s: cannot probe: out of memory", path);
 		return;
 	}
+	known_attached(stream_known(trace->stream), id);
 	stream_post(trace->stream, EVENT_ATTACH,
 		    attach_body(trace, id, path, image, &result, pid, now_ns() - start));
 }

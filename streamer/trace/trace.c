@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../enrich/devices.h"
+#include "../route/known.h"
 #include "internal.h"
 
 #define DRAIN_NS 5000000000ull /* what the sinks get at the end */
@@ -193,6 +195,7 @@ static int begin(struct trace *trace)
 	config_select(trace->config, trace->row_state);
 	if (trace->config->names != KERNELS_OFF)
 		kernels_select(trace->row_state);
+	devices_select(trace->row_state, trace->plans);
 	if (!code)
 		code = open_capture(trace);
 	if (!code)
@@ -207,6 +210,9 @@ static int begin(struct trace *trace)
 		code = find_targets(trace);
 	if (code)
 		return code;
+	if (trace->launch && !launch_held(trace->launch) && !trace->config->libraries.n)
+		known_followed(
+			stream_known(trace->stream)); /* files have their probes before they are mapped */
 	capture_record(trace->capture, true);
 	if (trace->launch)
 		launch_go(trace->launch);

@@ -1,0 +1,209 @@
+/* Records that are no calls, and the caches that they fill. */
+#include "known.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "../enrich/devices.h"
+#include "../enrich/enrich.h"
+#include "../enrich/kernels.h"
+#include "../enrich/processes.h"
+#include "bodies.h"
+
+struct known {
+	struct known_options options;
+	struct threads *threads;
+	struct processes *processes;
+	struct devices *devices;
+	struct kernels *kernels; /* NULL: names are off */
+};
+
+/* ---- records ---- */
+
+static void tell_devices(struct known *known, struct process *process)
+{
+	for (unsigned i = 0; process->known && i < process->ndevices; i++) {
+		if (process->devices[i].told)
+			continue;
+		process->devices[i].told = true;
+		known->options.event(known->options.ctx, EVENT_DEVICE,
+				     body_device(process, &process->devices[i]));
+	}
+}
+
+static void take_thread(struct known *known, const struct rec_thread *rec, size_t size)
+{
+	struct process *process;
+	struct thread *thread;
+	bool is_new;
+
+	if (size < sizeof(*rec) || threads_learn(known->threads, rec))
+		return;
+	if (known->kernels)
+		kernels_process(known->kernels, rec);
+	process = processes_learn(known->processes, rec, size, &is_new);
+	if (!process)
+		return;
+	thread = threads_find(known->threads, rec->pid_tgid);
+	if (thread)
+		threads_set_process(thread, process_ref(process));
+	if (is_new)
+		known->options.event(known->options.ctx, EVENT_PROCESS, body_process_start(process));
+	tell_devices(known, process);
+	process_put(process);
+}
+
+static void take_thread_exit(struct known *known, const struct rec_thread_exit *rec)
+{
+	uint32_t tgid = rec->pid_tgid >> 32;
+	struct process *process;
+
+	threads_forget(known->threads, rec);
+	if (!rec->leader)
+		return;
+	if (known->kernels)
+		kernels_forget(known->kernels, tgid);
+	process = processes_find(known->processes, tgid);
+	if (process && (process->known || process->total.calls))
+		known->options.event(known->options.ctx, EVENT_PROCESS, body_process_exit(process, rec));
+	processes_forget(known->processes, tgid);
+}
+
+static void take_fork(struct known *known, const struct rec_fork *rec)
+{
+	if (!known->kernels)
+		return;
+	/* what the parent had named until then may still be in its ring */
+	capture_read_names(known->options.capture);
+	kernels_settle(known->kernels, rec->time_ns);
+	kernels_fork(known->kernels, rec);
+}
+
+static void take_name(struct known *known, const struct rec_call *rec, size_t size)
+{
+	struct process *process;
+
+	if ((rec->cookie & 0xffff) < table_nrows && devices_tells_uuid(rec->cookie & 0xffff)) {
+		process = devices_learn(known->processes, known->options.plans, rec, size);
+		if (process)
+			tell_devices(known, process);
+	} else if (known->kernels) {
+		kernels_queue(known->kernels, rec, size);
+	}
+}
+
+void known_record(struct known *known, const void *record, size_t size)
+{
+	switch (*(const uint16_t *)record) {
+	case REC_THREAD:
+		take_thread(known, record, size);
+		break;
+	case REC_THREAD_EXIT:
+		take_thread_exit(known, record);
+		break;
+	case REC_NAME:
+		take_name(known, record, size);
+		break;
+	case REC_FORK:
+		take_fork(known, record);
+		break;
+	}
+}
+
+/* ---- calls ---- */
+
+/* The name of the kernel that a call launches. It may have come into its ring since the turn began. */
+static void name_kernel(struct known *known, struct call *call)
+{
+	uint32_t tgid = call->rec->pid_tgid >> 32;
+	struct call_keys *keys = &call->keys;
+
+	if (!known->kernels || !(keys->present & 1u << TABLE_KEY_KERNEL_HANDLE))
+		return;
+	kernels_settle(known->kernels, call->rec->end_ns);
+	keys->kernel = kernels_find(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
+	if (keys->kernel)
+		return;
+	capture_read_names(known->options.capture);
+	kernels_settle(known->kernels, call->rec->end_ns);
+	keys->kernel = kernels_find(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
+}
+
+struct thread *known_call(struct known *known, struct call *call)
+{
+	struct process *process;
+	struct thread *thread;
+
+	name_kernel(known, call);
+	thread = threads_find(known->threads, call->rec->pid_tgid);
+	if (!thread)
+		return NULL;
+	if (!thread->process) { /* its record was lost or is late */
+		process = processes_get(known->processes, call->rec->pid_tgid >> 32);
+		if (process)
+			threads_set_process(thread, process_ref(process));
+	}
+	devices_name(known->devices, call, thread);
+	return thread;
+}
+
+void known_count(struct thread *thread, const struct call *call)
+{
+	thread->last_start_ns = call->rec->start_ns;
+	if (thread->process)
+		process_count(thread->process, call);
+}
+
+void known_settle(struct known *known)
+{
+	/* no launch from before these names is still to come */
+	if (known->kernels)
+		kernels_settle(known->kernels, UINT64_MAX);
+}
+
+/* ---- devices ---- */
+
+void known_followed(struct known *known)
+{
+	devices_followed(known->devices);
+}
+
+void known_attached(struct known *known, unsigned attach_id)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	devices_attached(known->devices, attach_id, ts.tv_sec * 1000000000ull + ts.tv_nsec);
+}
+
+/* ---- life ---- */
+
+struct known *known_new(const struct known_options *options)
+{
+	bool names = options->config->names != KERNELS_OFF;
+	struct known *known = calloc(1, sizeof(*known));
+
+	if (!known)
+		return NULL;
+	known->options = *options;
+	known->threads = threads_new();
+	known->processes = processes_new();
+	known->devices = devices_new();
+	if (names)
+		known->kernels = kernels_new(options->plans, options->config->names);
+	if (known->threads && known->processes && known->devices && (!names || known->kernels))
+		return known;
+	known_free(known);
+	return NULL;
+}
+
+void known_free(struct known *known)
+{
+	if (!known)
+		return;
+	threads_free(known->threads);
+	processes_free(known->processes);
+	devices_free(known->devices);
+	kernels_free(known->kernels);
+	free(known);
+}

@@ -1,0 +1,52 @@
+/*
+ * What is known of who calls: threads, processes, devices, kernels' names.
+ * Learned from all records that are no calls, used to complete those that
+ * are; tells of processes and devices by events. The reader thread's alone,
+ * where nothing else is said.
+ */
+#ifndef CUDATAP_KNOWN_H
+#define CUDATAP_KNOWN_H
+
+#include <jansson.h>
+
+#include "../capture/capture.h"
+#include "../encode/encode.h"
+#include "../../config/config.h"
+
+/* Takes the reference to the body over. */
+typedef void (*known_event_fn)(void *ctx, enum event_type type, json_t *body);
+
+struct known_options {
+	const struct config *config; /* kept, like all of this */
+	const struct plan *plans;
+	struct capture *capture;
+	known_event_fn event; /* an event that comes before the calls that follow */
+	void *ctx;
+};
+
+struct known;
+
+/** known_new - NULL when out of memory */
+struct known *known_new(const struct known_options *options);
+void known_free(struct known *known);
+
+/** known_record - take a record that is no call; those of other kinds are ignored */
+void known_record(struct known *known, const void *record, size_t size);
+
+/**
+ * known_call - complete a call with what is known: kernel, device
+ * Returns the thread that made it, good until the next record is taken; NULL when out of memory.
+ */
+struct thread *known_call(struct known *known, struct call *call);
+
+/** known_count - the call becomes an event: add it to its process's totals */
+void known_count(struct thread *thread, const struct call *call);
+
+/** known_settle - the ring has been read to its end */
+void known_settle(struct known *known);
+
+/** known_followed, known_attached - see devices.h. Any thread. */
+void known_followed(struct known *known);
+void known_attached(struct known *known, unsigned attach_id);
+
+#endif
