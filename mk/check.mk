@@ -77,7 +77,7 @@ $(BUILD)/e2e/feed: tests/programs/feed.c $(LIB)
 test-programs: $(BUILD)/e2e/feed
 
 .PHONY: e2e e2e-portable
-e2e: all test-programs demo-program $(BUILD)/tests/test_encode_rows $(VENV)/.made ## end-to-end tests (as root)
+e2e: all test-programs demo-program $(BUILD)/tests/test_encode_rows $(BUILD)/tests/test_encode_formats $(VENV)/.made ## end-to-end tests (as root)
 	@BUILD=$(BUILD) $(PYTEST) e2e $(BUILD)/cudatap $(wildcard tests/test_*.py tests/e2e) $(PYTEST_ARGS)
 
 e2e-portable: portable test-programs demo-program $(VENV)/.made ## the end-to-end tests on the portable executable
