@@ -130,7 +130,9 @@ tidy:
 
 CPPCHECK := cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	--suppressions-list=mk/cppcheck.txt -j 2 -D__x86_64__ -D_GNU_SOURCE -I. \
-	'-DLIBBPF_OPTS(type,name,...)=struct type name = {__VA_ARGS__}'
+	'-DLIBBPF_OPTS(type,name,...)=struct type name = {__VA_ARGS__}' \
+	'-Djson_object_foreach(object,key,value)=while (key = next_key(object), value = next_value(object))' \
+	'-Djson_array_foreach(array,index,value)=while (index = next_index(array), value = next_value(array))'
 cppcheck:
 	@$(call linter,$@,cppcheck --version,2,$(CPPCHECK) $(LINTED))
 

@@ -80,6 +80,34 @@ def rows(tmp_path_factory):
     return [lines_of(path) for path in paths]
 
 
+# ---- fields ----
+
+def test_fields_of_sinks(tmp_path):
+    """Each sink has its own choice; what is redacted is nowhere."""
+    sinks = {"few": "{only: [func, bytes, status], rename: {ts: '@timestamp', func: name}}",
+             "most": "{drop: [args, out, comm]}", "all": "{}", "none": "{args: false, redact: [size]}"}
+    text = "".join(f"  {name}: {{type: file, path: {tmp_path}/{name}.jsonl, fields: {fields}}}\n"
+                   for name, fields in sinks.items())
+    path = tap.config(tmp_path, f"fields: {{redact: [devPtr]}}\nsinks:\n{text}")
+    done = tap.run_plain("-c", path, "--", tap.FAKE / "demo")
+    assert done.returncode == 0, done.stderr
+    events = {name: [json.loads(line) for line in lines_of(tmp_path / f"{name}.jsonl")] for name in sinks}
+    assert len({len(one) for one in events.values()}) == 1
+    calls = {name: [event for event in one if event["type"] == "call"] for name, one in events.items()}
+    for few, most, full, none in zip(*calls.values(), strict=True):
+        assert few == {"type": "call", "run": full["run"], "seq": full["seq"], "@timestamp": full["ts"],
+                       "name": full["func"], **{key: full[key] for key in ("status", "bytes") if key in full}}
+        assert most == {key: value for key, value in full.items() if key not in ("args", "out", "comm")}
+        sized = "size" in full.get("args", {}) and "bytes" in full
+        assert none == {key: value for key, value in full.items()
+                        if key not in ("args", "out") and not (sized and key == "bytes")}
+        if full["func"] in ("cudaMalloc", "cudaFree"):
+            assert full["args"]["devPtr"] == "redacted" and "ptr" not in full
+    others = [event for event in events["few"] if event["type"] != "call"]
+    assert [{**event, "ts": event["@timestamp"]} for event in others] == \
+        [{**event, "@timestamp": event["ts"]} for event in events["all"] if event["type"] != "call"]
+
+
 # ---- ecs: OpenSearch ----
 
 @pytest.fixture(scope="module")
