@@ -46,6 +46,8 @@ struct config_filter {
 	uint64_t min_bytes; /* 0: also calls that move nothing */
 };
 
+#define CONFIG_SPOOL_BYTES (1ull << 30) /* the default */
+
 struct config_sink {
 	char *name;                 /* its key in the map: unique */
 	const struct sink_ops *ops; /* from `type` */

@@ -117,6 +117,15 @@ static void no_kind(const struct node *name, const struct node *node, struct err
 		key_read(&config_sink_keys[0], type, &scratch, errors);
 }
 
+/* Bounds of a spool that is not there: its path was forgotten. `cudatap check` prints the default one. */
+static void check_spool(const struct config_sink *sink, const struct node *node, struct errors *errors)
+{
+	const struct node *spool = node_get(node, "spool");
+
+	if (spool && !sink->spool.path && sink->spool.max_bytes != CONFIG_SPOOL_BYTES)
+		errors_add(errors, &spool->mark, "sink %s: a spool needs a \"path\"", QUOTE(sink->name));
+}
+
 static void sink_read(struct config *config, const struct node *name, const struct node *node,
 		      struct errors *errors)
 {
@@ -138,6 +147,8 @@ static void sink_read(struct config *config, const struct node *name, const stru
 		return;
 	}
 	keys_read(sets, sink_key_sets(sink, sets), node, errors);
+	if (errors->total == before && !errors->partial && !node->unset)
+		check_spool(sink, node, errors);
 	/* the kind's own check may rely on each value being right */
 	if (errors->total == before && !errors->partial && !node->unset && ops->check &&
 	    ops->check(sink->options, why, sizeof(why)))

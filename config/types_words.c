@@ -251,7 +251,7 @@ static bool field_check(const struct key *key, const struct node_entry *e, struc
 		errors_add(errors, &e->key->mark, "calls have no key %s%s", QUOTE(e->key->text),
 			   hint_word(e->key->text, key->words, words_count(key->words)).text);
 	else if (e->value->kind != NODE_SCALAR || node_is_null(e->value))
-		errors_add(errors, &e->value->mark, "%s wants a text, not %s%s", QUOTE(name),
+		errors_add(errors, &e->value->mark, "%s wants a text, not %s%s", QUOTE(e->key->text),
 			   node_what(e->value),
 			   node_is_null(e->value) ? "; write \"\" for an empty one" : "");
 	else if (!*name || strlen(name) > MAX_FIELD_NAME || name[strspn(name, letters)])

@@ -77,7 +77,7 @@ $(BUILD)/e2e/feed: tests/programs/feed.c $(LIB)
 test-programs: $(BUILD)/e2e/feed
 
 .PHONY: e2e e2e-portable
-e2e: all test-programs demo-program $(BUILD)/tests/test_encode_rows $(VENV)/.made ## end-to-end tests (as root)
+e2e: all test-programs demo-program $(BUILD)/tests/test_encode_rows $(BUILD)/tests/test_encode_formats $(VENV)/.made ## end-to-end tests (as root)
 	@BUILD=$(BUILD) $(PYTEST) e2e $(BUILD)/cudatap $(wildcard tests/test_*.py tests/e2e) $(PYTEST_ARGS)
 
 e2e-portable: portable test-programs demo-program $(VENV)/.made ## the end-to-end tests on the portable executable
@@ -130,7 +130,9 @@ tidy:
 
 CPPCHECK := cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	--suppressions-list=mk/cppcheck.txt -j 2 -D__x86_64__ -D_GNU_SOURCE -I. \
-	'-DLIBBPF_OPTS(type,name,...)=struct type name = {__VA_ARGS__}'
+	'-DLIBBPF_OPTS(type,name,...)=struct type name = {__VA_ARGS__}' \
+	'-Djson_object_foreach(object,key,value)=while (key = next_key(object), value = next_value(object))' \
+	'-Djson_array_foreach(array,index,value)=while (index = next_index(array), value = next_value(array))'
 cppcheck:
 	@$(call linter,$@,cppcheck --version,2,$(CPPCHECK) $(LINTED))
 

@@ -108,12 +108,30 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* Lines of the batch that go with their segment. Returns the seq of the first, or 0. */
+static uint64_t drop_looked_at(struct spool *spool, struct segment *segment)
+{
+	uint64_t seq = batch_used_up(spool) ? 0 : spool->batch->lines[spool->at].meta.seq, dropped = 0;
+
+	for (; !batch_used_up(spool); spool->at++, dropped++) {
+		uint64_t number = number_of(spool, spool->batch->lines[spool->at].meta.spool);
+
+		if (number < segment->first || number >= segment->end)
+			break;
+	}
+	segment->out -= dropped;
+	return dropped ? seq : 0;
+}
+
 /* The first segment goes with all that is in it; what somebody has in hand may still be delivered. */
 static void drop_oldest(struct spool *spool)
 {
 	struct segment *segment = spool->segments[0];
-	uint64_t first = segment->foreign ? 0 : max_u64(segment->seq_first, segment->seq_read + 1);
+	uint64_t first = spool->pinned ? 0 : drop_looked_at(spool, segment);
 
+	if (!first)
+		first = max_u64(segment->seq_first, segment->seq_read + 1);
+	first = segment->foreign ? 0 : first;
 	spool_lost(&spool->full, segment->left - segment->out, first,
 		   segment->foreign ? 0 : segment->seq_last);
 	segment_drop_first(spool);
@@ -197,6 +215,17 @@ static void commit(struct spool *spool, const struct line *lines, size_t n, size
 	spool->end += n;
 }
 
+/* A file of which all is delivered is the first to go when the disk is full. */
+static bool give_room(struct spool *spool)
+{
+	const struct segment *segment = spool->current;
+
+	if (segment->left || segment->out || segment->end == segment->first)
+		return false;
+	segments_trim(spool, true);
+	return !spool->current;
+}
+
 size_t spool_append(struct spool *spool, const struct line *lines, size_t n, int *ret_error)
 {
 	size_t done = 0;
@@ -212,6 +241,8 @@ size_t spool_append(struct spool *spool, const struct line *lines, size_t n, int
 		while (spool->bytes + bytes > spool->max_bytes && spool->nsegments > 1)
 			drop_oldest(spool);
 		r = write_stage(spool, bytes);
+		if (r && give_room(spool))
+			continue;
 		if (r)
 			break;
 		commit(spool, &lines[done], count, bytes);
@@ -345,6 +376,21 @@ void spool_give_back(struct spool *spool, const struct line_meta *meta)
 		segment->out--;
 	else
 		spool_lost(&spool->full, 1, seq, seq);
+}
+
+void spool_pin(struct spool *spool, bool pinned)
+{
+	spool->pinned = pinned;
+}
+
+void spool_end(struct spool *spool)
+{
+	uint64_t taken = 0;
+
+	spool_rewind(spool);
+	for (size_t i = 0; i < spool->nsegments; i++)
+		taken += spool->segments[i]->out;
+	atomic_store_explicit(&spool->taken, taken, memory_order_relaxed);
 }
 
 void spool_rewind(struct spool *spool)

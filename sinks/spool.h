@@ -62,6 +62,12 @@ void spool_give_back(struct spool *spool, const struct line_meta *meta);
 /** spool_rewind - begin again with the first line that is not released. No taken line may be in hand. */
 void spool_rewind(struct spool *spool);
 
+/** spool_pin - the lines that were looked at are being written: they stay, whatever else has to go */
+void spool_pin(struct spool *spool, bool pinned);
+/** spool_end - nothing will be taken any more: lines that are no longer on disk are lost, and are not
+ * among those taken either. spool_close() is due. */
+void spool_end(struct spool *spool);
+
 /** spool_empty - have all lines been looked at and taken? */
 bool spool_empty(const struct spool *spool);
 /** spool_taken - lines in somebody's hands. Any thread. */

@@ -53,7 +53,7 @@ struct spool {
 	int read_fd;
 	struct chunk *batch; /* lines [at, nlines) are to be looked at */
 	uint32_t at;
-	bool batch_foreign;
+	bool batch_foreign, pinned;
 	struct spool_author authors[2]; /* of foreign segments; the other one may still be in use */
 	unsigned author;
 	bool same_table;

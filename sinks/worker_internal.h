@@ -90,9 +90,8 @@ int worker_spool_open(struct worker *worker, const struct config_sink *config, c
 void worker_spool_turn(struct worker *worker);
 /** worker_spool_wait - likewise, before waiting in a write; returns until when at most */
 uint64_t worker_spool_wait(struct worker *worker);
-/** worker_spool_settle - account for what write() did with lines out of the spool */
-void worker_spool_settle(struct worker *worker, const struct line *lines, size_t n,
-			 struct sink_result *result);
+/** worker_spool_write - lines out of the spool to the sink, and account for what became of them */
+void worker_spool_write(struct worker *worker, const struct line *lines, size_t n);
 /** worker_origin - tell the kind whose lines come now */
 void worker_origin(struct worker *worker, const struct sink_origin *origin);
 /** worker_spool_end - what is still queued goes into the spool, which is closed */

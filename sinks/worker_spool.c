@@ -251,25 +251,29 @@ static void settle_counters(struct worker *worker, const struct line *lines, siz
 	worker_state(worker, result);
 }
 
-void worker_spool_settle(struct worker *worker, const struct line *lines, size_t n,
-			 struct sink_result *result)
+void worker_spool_write(struct worker *worker, const struct line *lines, size_t n)
 {
 	struct worker_spool *s = &worker->spool;
+	struct sink_result result;
 	size_t done;
 
-	result->taken = result->taken < n ? result->taken : n;
-	result->lost = result->lost < n - result->taken ? result->lost : n - result->taken;
-	done = result->taken + result->lost;
+	worker_origin(worker, s->origin);
+	spool_pin(s->spool, true);
+	result = worker->sink.ops->write(&worker->sink, lines, n);
+	result.taken = result.taken < n ? result.taken : n;
+	result.lost = result.lost < n - result.taken ? result.lost : n - result.taken;
+	done = result.taken + result.lost;
 	pthread_mutex_lock(&worker->lock);
 	if (!worker->closed)
-		settle_counters(worker, lines, n, result);
+		settle_counters(worker, lines, n, &result);
 	pthread_mutex_unlock(&worker->lock);
 	spool_take(s->spool, done);
-	for (size_t i = worker->sink.ops->async ? result->taken : 0; i < done; i++)
+	spool_pin(s->spool, result.partial);
+	for (size_t i = worker->sink.ops->async ? result.taken : 0; i < done; i++)
 		spool_release(s->spool, lines[i].meta.spool);
 	s->lines += done;
 	s->n -= done;
-	worker_pace(worker, result);
+	worker_pace(worker, &result);
 }
 
 void sink_release(struct sink *sink, const struct line_meta *meta)
@@ -312,6 +316,8 @@ void worker_spool_end(struct worker *worker)
 	pthread_mutex_unlock(&worker->lock);
 	while (absorb(worker, false))
 		;
+	spool_end(worker->spool.spool);
+	worker->spool.n = 0;
 	pthread_mutex_lock(&worker->lock);
 	account(worker, &full, &corrupt);
 	pthread_mutex_unlock(&worker->lock);

@@ -198,12 +198,13 @@ static void do_lines(struct worker *worker, const struct step *step)
 {
 	struct sink_result result;
 
-	worker_origin(worker, step->kind == STEP_SPOOLED ? worker->spool.origin : worker->spool.own);
+	if (step->kind == STEP_SPOOLED) {
+		worker_spool_write(worker, step->lines, step->n);
+		return;
+	}
+	worker_origin(worker, worker->spool.own);
 	result = worker->sink.ops->write(&worker->sink, step->lines, step->n);
-	if (step->kind == STEP_SPOOLED)
-		worker_spool_settle(worker, step->lines, step->n, &result);
-	else
-		worker_settle(worker, step, &result);
+	worker_settle(worker, step, &result);
 }
 
 /* It could not be told now: it is told later, with what comes to it. */
@@ -330,7 +331,7 @@ static bool pausing(struct worker *worker, uint64_t now, bool stopping, struct s
 {
 	if (now >= worker->retry_ns)
 		return false;
-	if (stopping && (!worker->sink.ops->patient || worker->spool.spool)) {
+	if (stopping && !worker->sink.ops->patient) {
 		step->kind = STEP_END;
 		if (worker->last_try)
 			return true;
@@ -413,7 +414,7 @@ static struct step next_step(struct worker *worker, uint64_t now)
 	offer(worker, &step, worker->partial && loss_wanted(worker, now) ? 1 : WORKER_LINES);
 	if (!step.n && worker_spool_more(worker))
 		step.kind = STEP_AGAIN;
-	if (step.kind == STEP_AGAIN || step.n || stopping)
+	if (step.kind == STEP_AGAIN || step.n || (stopping && !worker->spool.returned))
 		return step;
 	step.kind = STEP_SLEEP;
 	step.until_ns = min_u64(step.until_ns, worker_spool_until(worker));
@@ -513,6 +514,17 @@ static void worker_end(struct worker *worker)
 		worker_signal(all->ended_fd);
 }
 
+/* At a stop all is written: wait for what is in flight. May what came back meanwhile be tried again? */
+static bool once_more(struct worker *worker)
+{
+	uint64_t deadline = atomic_load(&worker->deadline_ns);
+
+	if (!worker->spool.spool || worker->gone || !worker->sink.ops->flush || worker_now() >= deadline)
+		return false;
+	worker->sink.ops->flush(&worker->sink, deadline);
+	return worker->spool.returned && worker_now() < deadline;
+}
+
 void *worker_main(void *arg)
 {
 	struct worker *worker = arg;
@@ -550,7 +562,7 @@ void *worker_main(void *arg)
 		case STEP_END:
 			break;
 		}
-	} while (step.kind != STEP_END);
+	} while (step.kind != STEP_END || once_more(worker));
 	worker_end(worker);
 	return NULL;
 }

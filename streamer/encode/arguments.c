@@ -120,11 +120,12 @@ static void write_out(struct writer *w, const struct call *call)
 	close_object(w, start, members);
 }
 
-char *write_arguments(const struct fragments *f, const struct call *call, char *out, char *p, size_t tail)
+char *write_arguments(const struct fragments *f, const struct call *call, char *p, const char *limit)
 {
-	size_t reserved = f->rows[call->row_id].reserve + tail + VALUES_CLOSING + PUT_SLACK;
-	struct writer w = {.p = p, .limit = out + ENCODE_MAX_LINE - reserved, .f = f};
+	struct writer w = {.f = f,
+			   .limit = limit - f->rows[call->row_id].reserve - VALUES_CLOSING - PUT_SLACK};
 
+	w.p = p;
 	if (fragments_wanted(f, FIELD_ARGS))
 		write_args(&w, call);
 	if (fragments_wanted(f, FIELD_OUT))

@@ -246,7 +246,7 @@ static size_t ecs_call(struct encoder *encoder, const struct call *call, struct 
 	p = put_fragment(p, f->text, f->status[call->status].second);
 	args = p = put_keys(p, f, call);
 	if (encoder->args)
-		p = write_arguments(f, call, out, p, f->tail.len);
+		p = write_arguments(f, call, p, out + ENCODE_MAX_LINE - f->tail.len);
 	*ret_meta = encode_meta(call, thread, seq, ts_ns);
 	ret_meta->args_off = (uint32_t)(args - out);
 	ret_meta->args_len = (uint32_t)(p - args);

@@ -13,7 +13,7 @@ static inline void ecs_label(char label[ECS_MAX_LABEL + 1], const char *name)
 {
 	size_t i = 0;
 
-	for (; name[i] && i < ECS_MAX_LABEL; i++)
+	for (; i < ECS_MAX_LABEL && name[i]; i++)
 		label[i] = name[i] == '.' ? '_' : name[i];
 	label[i] = '\0';
 }

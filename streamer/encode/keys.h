@@ -51,10 +51,9 @@ static inline char *put_nesting(char *p, const struct fragments *f, const struct
 
 /**
  * write_arguments - append `args` and `out`, as far as there is room
- * @p: where they go in the line at @out
- * @tail: bytes that are still to follow
+ * @limit: where the line's end must begin
  * Returns the place behind them.
  */
-char *write_arguments(const struct fragments *f, const struct call *call, char *out, char *p, size_t tail);
+char *write_arguments(const struct fragments *f, const struct call *call, char *p, const char *limit);
 
 #endif

@@ -283,7 +283,7 @@ static size_t otlp_call(struct encoder *encoder, const struct call *call, struct
 	char *p = put_span(out, encoder, call, who, seq, ts_ns), *args = p;
 
 	if (encoder->args)
-		p = write_arguments(f, call, out, p, f->tail.len);
+		p = write_arguments(f, call, p, out + ENCODE_MAX_LINE - f->tail.len);
 	*ret_meta = encode_meta(call, thread, seq, ts_ns);
 	ret_meta->args_off = (uint32_t)(args - out);
 	ret_meta->args_len = (uint32_t)(p - args);

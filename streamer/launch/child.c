@@ -5,6 +5,8 @@
 #include "child.h"
 
 #include <errno.h>
+#include <linux/close_range.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <string.h>
@@ -86,6 +88,19 @@ static int step_limits(const struct child_plan *plan)
 		       : 0;
 }
 
+/* What we have opened since we were started is not the command's. */
+static void step_descriptors(const struct child_plan *plan)
+{
+	const struct launch_origin *origin = plan->options->origin;
+
+	if (!origin)
+		return;
+	for (int fd = STDERR_FILENO + 1; fd < LAUNCH_MAX_FD; fd++)
+		if (!(origin->descriptors[fd / 64] >> fd % 64 & 1))
+			fcntl(fd, F_SETFD, FD_CLOEXEC); /* EBADF: there is none */
+	syscall(SYS_close_range, LAUNCH_MAX_FD, ~0u, CLOSE_RANGE_CLOEXEC);
+}
+
 static int step_user(const struct child_plan *plan)
 {
 	const struct launch_user *user = plan->options->user;
@@ -159,6 +174,7 @@ void child_run(const struct child_plan *plan)
 	error = step_stdout(plan);
 	if (error)
 		fail(plan, CHILD_STDOUT, error);
+	step_descriptors(plan);
 	error = step_limits(plan);
 	if (error)
 		fail(plan, CHILD_LIMITS, error);

@@ -8,6 +8,7 @@
 #include "launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
 #include <signal.h>
@@ -44,6 +45,10 @@ void launch_origin_take(struct launch_origin *origin)
 {
 	struct sigaction action;
 
+	memset(origin, 0, sizeof(*origin));
+	for (int fd = 0; fd < LAUNCH_MAX_FD; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			origin->descriptors[fd / 64] |= 1ull << fd % 64;
 	sigemptyset(&origin->ignored);
 	for (int sig = 1; sig <= SIGRTMAX; sig++)
 		if (sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN)

@@ -78,8 +78,13 @@ int launch_user_sudo(struct launch_user *user);
  * What cudatap was started with and changes for itself: taken first thing in
  * main(), given back to the command.
  */
+#define LAUNCH_MAX_FD 4096 /* descriptors from here on are not given on */
+
 struct launch_origin {
 	sigset_t ignored; /* nohup and friends: stay ignored */
+	/* bit per descriptor that was open: the command gets these and no others, whatever libraries
+	 * open without O_CLOEXEC */
+	uint64_t descriptors[LAUNCH_MAX_FD / 64];
 	struct rlimit nofile, memlock;
 };
 

@@ -499,31 +499,35 @@ void stream_drain(struct stream *stream)
 	stream->running = false;
 }
 
-static bool anything_queued(const struct fanout *fanout)
+bool stream_progress(const struct stream *stream, uint64_t *ret_done)
 {
-	struct sink_counters counters;
+	struct sink_counters c;
+	bool queued = false;
+	size_t i;
 
-	for (size_t i = 0; i < fanout_nsinks(fanout); i++) {
-		fanout_counters(fanout, i, &counters);
-		if (counters.queued)
-			return true;
+	*ret_done = 0;
+	for (i = 0; i < fanout_nsinks(stream->fanout); i++) {
+		fanout_counters(stream->fanout, i, &c);
+		*ret_done += c.delivered + c.unknown + sink_counters_dropped(&c) + c.spooled;
+		queued |= c.queued > 0;
 	}
-	return false;
+	return queued;
 }
 
-void stream_settle(struct stream *stream, uint64_t deadline_ns)
-{
-	static const struct timespec pause = {.tv_nsec = 2000000};
-
-	fanout_flush(stream->fanout);
-	while (clock_ns(CLOCK_MONOTONIC) < deadline_ns && anything_queued(stream->fanout))
-		nanosleep(&pause, NULL);
-}
-
-void stream_finish(struct stream *stream, enum event_type type, json_t *body, uint64_t deadline_ns)
+void stream_finish(struct stream *stream, enum event_type type, json_t *body)
 {
 	emit_event(stream, type, body);
 	fanout_flush(stream->fanout);
+	fanout_stop(stream->fanout, SINK_NEVER - 1); /* for as long as stream_close() lets them */
+}
+
+int stream_finished_fd(const struct stream *stream)
+{
+	return fanout_stopped_fd(stream->fanout);
+}
+
+void stream_close(struct stream *stream, uint64_t deadline_ns)
+{
 	fanout_close(stream->fanout, deadline_ns);
 }
 

@@ -8,6 +8,7 @@
 #define CUDATAP_STREAM_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "../capture/capture.h"
 #include "../encode/encode.h"
@@ -60,19 +61,23 @@ void stream_totals(const struct stream *stream, struct stream_totals *ret_totals
 void stream_drain(struct stream *stream);
 
 /**
- * stream_settle - after stream_drain(): let the sinks write what is queued, so that the last event finds
- * room in a queue that was full and can say what became of the others
- * @deadline_ns: CLOCK_MONOTONIC; returns earlier when nothing is queued
+ * stream_progress - after stream_drain(): what the sinks have done with the lines they were given
+ * @ret_done: rises as long as they get on
+ * Returns whether lines wait in a queue.
  */
-void stream_settle(struct stream *stream, uint64_t deadline_ns);
+bool stream_progress(const struct stream *stream, uint64_t *ret_done);
 
 /**
- * stream_finish - after stream_drain(): emit a last event, let the sinks end
- * @deadline_ns: CLOCK_MONOTONIC; what is not written then is counted as lost
- * The body's `sinks` come from the caller before the sinks have ended, so the last
- * word on them is stream_sinks() afterwards.
+ * stream_finish - emit the last event and ask the sinks to end when they have written what they have
+ * The body's `sinks` come from the caller before that, so the last word on them is
+ * stream_sinks() after stream_close().
  */
-void stream_finish(struct stream *stream, enum event_type type, json_t *body, uint64_t deadline_ns);
+void stream_finish(struct stream *stream, enum event_type type, json_t *body);
+/** stream_finished_fd - readable once they have ended */
+int stream_finished_fd(const struct stream *stream);
+/** stream_close - wait for them until the deadline (CLOCK_MONOTONIC; what is not written then counts
+ * as lost) */
+void stream_close(struct stream *stream, uint64_t deadline_ns);
 
 /** stream_sinks - the counters of every sink as a JSON object by name */
 json_t *stream_sinks(const struct stream *stream);

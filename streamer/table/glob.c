@@ -49,7 +49,7 @@ static const char *match_one(const char *pattern, unsigned char c)
 	return (unsigned char)*pattern == c ? pattern + 1 : NULL;
 }
 
-bool glob_match(const char *pattern, const char *text)
+bool table_glob_match(const char *pattern, const char *text)
 {
 	const char *star = NULL, *resume = NULL;
 

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** glob_match - does the pattern match all of the text? */
-bool glob_match(const char *pattern, const char *text);
+/** table_glob_match - does the pattern match all of the text? */
+bool table_glob_match(const char *pattern, const char *text);
 
 /** glob_prefix - bytes at the pattern's start that mean themselves: every match begins with them */
 size_t glob_prefix(const char *pattern);

@@ -137,7 +137,7 @@ bool table_next(const char *pattern, int *row)
 			i = first_with(r->api, pattern, len);
 		} else if (order > 0) {
 			i = first_with(r->api + 1u, "", 0);
-		} else if (glob_match(pattern, r->symbol) || glob_match(pattern, r->func)) {
+		} else if (table_glob_match(pattern, r->symbol) || table_glob_match(pattern, r->func)) {
 			*row = (int)i;
 			return true;
 		} else {

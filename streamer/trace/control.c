@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../log.h"
@@ -83,6 +85,14 @@ static void stop(struct trace *trace, const char *reason)
 		trace->stop_reason = reason;
 }
 
+uint64_t control_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
 /* ---- sources ---- */
 
 /*
@@ -95,6 +105,10 @@ static void on_stop_signal(struct trace *trace, const struct signalfd_siginfo *i
 {
 	bool from_terminal = info->ssi_code == SI_KERNEL;
 
+	if (trace->draining) {
+		trace->signals++;
+		return;
+	}
 	if (trace->signals++ == 0 && trace->launch) {
 		if (!from_terminal)
 			kill(launch_pid(trace->launch), info->ssi_signo);
@@ -367,25 +381,42 @@ void control_loop(struct trace *trace)
 	}
 }
 
-/* Only calls that are safe in a handler. */
-static void end_at_once(int signal)
+/* Signals are counted by on_signal() as before; a command has nothing to do with them any more. */
+static bool drain_is_over(const struct trace *trace, uint64_t begun_ns, uint64_t moved_ns, uint64_t now)
 {
-	_exit(128 + signal);
+	if (trace->signals > 1)
+		return now >= begun_ns + DRAIN_HURRY_NS;
+	if (trace->signals == 1)
+		return now >= begun_ns + DRAIN_NS;
+	return now >= moved_ns + DRAIN_NS;
 }
 
-void control_ends_at_once(struct trace *trace)
+void control_drain(struct trace *trace, bool finished)
 {
-	struct sigaction action = {.sa_handler = end_at_once};
-	sigset_t set;
+	struct pollfd fds[2] = {{.fd = trace->signal_fd, .events = POLLIN},
+				{.fd = stream_finished_fd(trace->stream), .events = POLLIN}};
+	uint64_t begun = control_now_ns(), moved = begun, now = begun, done = 0, last_done = 0;
+	int signals = trace->signals;
+	bool queued = true;
 
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGQUIT, &action, NULL);
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGQUIT);
-	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	trace->draining = true;
+	while (!drain_is_over(trace, begun, moved, now)) {
+		queued = stream_progress(trace->stream, &done);
+		if (!finished && !queued)
+			return;
+		/* before the last event the sinks have not been asked to end: look again soon */
+		poll(fds, finished ? 2 : 1, finished ? 100 : 2);
+		if (finished && fds[1].revents)
+			return;
+		on_signal(trace, 0);
+		now = control_now_ns();
+		if (trace->signals != signals)
+			begun = now; /* its time counts from here */
+		if (done != last_done)
+			moved = now;
+		signals = trace->signals;
+		last_done = done;
+	}
 }
 
 void control_close(struct trace *trace)

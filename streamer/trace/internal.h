@@ -42,6 +42,7 @@ struct trace {
 	int *pid_fds;   /* of -p, -1 when ended */
 	size_t npids_alive;
 	const char *stop_reason; /* NULL: running */
+	bool draining;           /* the probes are gone, the sinks write what they have */
 	int signals;             /* INT and TERM so far */
 	bool ended;              /* recording has stopped, and open_calls is final */
 	uint64_t open_calls;
@@ -72,8 +73,22 @@ void control_hold_requests(void);
 int control_open(struct trace *trace);
 /** control_loop - until stop_reason is set */
 void control_loop(struct trace *trace);
-/** control_ends_at_once - from here on SIGINT and SIGTERM end the program within a second */
-void control_ends_at_once(struct trace *trace);
+/*
+ * How long the sinks get at the end, nanoseconds: after a signal so much in
+ * all; with nobody in a hurry as long as they get on, and so much without
+ * getting on; after a second signal hardly anything.
+ */
+#define DRAIN_NS       5000000000ull
+#define DRAIN_HURRY_NS 200000000ull
+
+/**
+ * control_drain - wait for the sinks, as long as they may take
+ * @finished: they have been asked to end; otherwise until their queues are empty, so that the last
+ *	event finds room and can say what became of the others
+ */
+void control_drain(struct trace *trace, bool finished);
+/** control_now_ns - CLOCK_MONOTONIC */
+uint64_t control_now_ns(void);
 void control_close(struct trace *trace);
 /** control_on_duplicate - stream_duplicate_fn */
 void control_on_duplicate(void *ctx, unsigned newer, unsigned first);

@@ -176,8 +176,11 @@ static void say_sinks(const struct trace *trace)
 		for (r = 0; r < SINK_NREASONS; r++)
 			if (c.dropped[r] && r != SINK_PIPE_CLOSED) /* the reader knows that it left */
 				log_msg("sink %s lost %llu of %llu events: %s", fanout_sink_name(fanout, i),
-					(unsigned long long)c.dropped[r], (unsigned long long)c.received,
-					sink_reason_names[r]);
+					(unsigned long long)c.dropped[r],
+					(unsigned long long)(c.received + c.recovered), sink_reason_names[r]);
+		if (c.spooled)
+			log_msg("sink %s: %llu events stay in its spool for the next run",
+				fanout_sink_name(fanout, i), (unsigned long long)c.spooled);
 	}
 }
 

@@ -16,14 +16,6 @@
 #include "../route/known.h"
 #include "internal.h"
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
-}
-
 static json_t *attach_body(const struct trace *trace, unsigned id, const char *path,
 			   const struct find_image *image, const struct capture_attached *result, pid_t pid,
 			   uint64_t duration_ns)
@@ -127,7 +119,7 @@ static void attach_image(struct trace *trace, int fd, const struct shown_key *ke
 	unsigned id = trace->nattached + 1;
 	struct capture_attached result;
 	size_t n = keep_wanted(trace, path, image);
-	uint64_t start = now_ns();
+	uint64_t start = control_now_ns();
 	int err;
 
 	if (!n)
@@ -150,7 +142,7 @@ static void attach_image(struct trace *trace, int fd, const struct shown_key *ke
 	}
 	known_attached(stream_known(trace->stream), id);
 	stream_post(trace->stream, EVENT_ATTACH,
-		    attach_body(trace, id, path, image, &result, pid, now_ns() - start));
+		    attach_body(trace, id, path, image, &result, pid, control_now_ns() - start));
 }
 
 static bool is_inode(const struct shown_key *a, const struct shown_key *b)

@@ -16,17 +16,6 @@
 #include "../route/known.h"
 #include "internal.h"
 
-#define DRAIN_NS 5000000000ull /* what the sinks get at the end */
-#define HURRY_NS 200000000ull  /* after a second signal */
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
-}
-
 /* Our own failure: 125 where a command was to be run, as env(1) and others do; else 1. */
 static int own_failure(const struct trace *trace)
 {
@@ -223,20 +212,18 @@ static int begin(struct trace *trace)
 static void end(struct trace *trace)
 {
 	struct capture_counters counters;
-	uint64_t lost, time_ns, deadline_ns;
+	uint64_t lost;
 
 	capture_record(trace->capture, false);
 	capture_detach_all(trace->capture);
-	control_ends_at_once(trace);
 	if (capture_method(trace->capture) == CAPTURE_CLASSIC)
 		usleep(20000); /* the probes are still being closed: let programs under way end */
 	stream_drain(trace->stream);
-	time_ns = trace->signals > 1 ? HURRY_NS : DRAIN_NS;
-	deadline_ns = now_ns() + time_ns;
-	stream_settle(trace->stream, deadline_ns - time_ns / 2);
-	trace->open_calls = report_count(trace, &counters);
-	trace->ended = true;
-	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters), deadline_ns);
+	control_drain(trace, false);
+	capture_counters(trace->capture, &counters);
+	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters));
+	control_drain(trace, true);
+	stream_close(trace->stream, control_now_ns());
 	lost = report_summary(trace, &counters);
 	if (trace->cli->fail_on_loss && lost && !trace->exit_code)
 		trace->exit_code = EXIT_LOSS;
@@ -246,7 +233,7 @@ int trace_run(const struct config *config, const struct cli *cli)
 {
 	struct trace trace = {.config = config,
 			      .cli = cli,
-			      .start_ns = now_ns(),
+			      .start_ns = control_now_ns(),
 			      .look_fd = -1,
 			      .epoll_fd = -1,
 			      .signal_fd = -1,

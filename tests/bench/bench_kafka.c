@@ -6,6 +6,7 @@
  *	bare		a loop of rd_kafka_produce() in which librdkafka copies each line
  *	bare, no copy	the same, librdkafka refers to the lines
  *	sink		lines go by the fan-out into the sink, the copy into the chunk included
+ *	sink, spool	the same, through a spool in /tmp
  *
  * usage: bench_kafka [MESSAGES [ROUNDS [BOOTSTRAP]]]
  *
@@ -164,7 +165,7 @@ static void feed(struct fanout *fanout, uint64_t n)
 	}
 }
 
-static struct figures sink(char *bootstrap, uint64_t n, bool headers)
+static struct figures sink(char *bootstrap, uint64_t n, bool headers, char *spool)
 {
 	struct kafka_options options = {.brokers = {&bootstrap, 1},
 					.topic = (char *)"bench",
@@ -176,7 +177,8 @@ static struct figures sink(char *bootstrap, uint64_t n, bool headers)
 				     .ops = &sink_kafka,
 				     .format = (char *)"json",
 				     .options = &options,
-				     .queue = {.max_events = 65536, .max_bytes = 32 << 20}};
+				     .queue = {.max_events = 65536, .max_bytes = 32 << 20},
+				     .spool = {.path = spool, .max_bytes = 1 << 30}};
 	const struct sink_origin origin = {"gpu07", "k3v9q2m7x0ab"};
 	double begin, cpu, took;
 	struct sink_counters c;
@@ -222,14 +224,35 @@ static double median(const double *values, size_t n)
 	return n % 2 ? copy[n / 2] : (copy[n / 2 - 1] + copy[n / 2]) / 2;
 }
 
-enum { BARE, BARE_NO_COPY, SINK, SINK_HEADERS, NWAYS };
-static const char *const names[NWAYS] = {"bare", "bare, no copy", "sink", "sink, headers"};
+enum { BARE, BARE_NO_COPY, SINK, SINK_HEADERS, SINK_SPOOL, NWAYS };
+static const char *const names[NWAYS] = {"bare", "bare, no copy", "sink", "sink, headers", "sink, spool"};
+
+static struct figures sink_spool(char *bootstrap, uint64_t n)
+{
+	static const char *const files[] = {"lock", "state"};
+	char path[] = "/tmp/bench-spool-XXXXXX", file[64];
+	struct figures figures;
+
+	if (!mkdtemp(path)) {
+		perror(path);
+		exit(1);
+	}
+	figures = sink(bootstrap, n, false, path);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		snprintf(file, sizeof(file), "%s/%s", path, files[i]);
+		unlink(file);
+	}
+	rmdir(path);
+	return figures;
+}
 
 static struct figures one(int way, char *bootstrap, uint64_t n)
 {
 	if (way == BARE || way == BARE_NO_COPY)
 		return bare(bootstrap, n, way == BARE ? RD_KAFKA_MSG_F_COPY : 0);
-	return sink(bootstrap, n, way == SINK_HEADERS);
+	if (way == SINK_SPOOL)
+		return sink_spool(bootstrap, n);
+	return sink(bootstrap, n, way == SINK_HEADERS, NULL);
 }
 
 static void compare(char *bootstrap, uint64_t n, size_t rounds)

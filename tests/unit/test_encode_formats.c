@@ -28,46 +28,47 @@ static const struct encoder_options options = {.run = "k3v9q2m7x0ab",
 
 /* ---- where a key of "json" is ---- */
 
-static const struct place {
-	const char *json, *ecs, *otlp;
-} places[] = {
-	{"run", "cuda.run", "service.instance.id"},
-	{"seq", "event.sequence", "cuda.seq"},
-	{"ts", "@timestamp", NULL},
-	{"host", "host.name", "host.name"},
-	{"pid", "process.pid", "process.pid"},
-	{"ns_pid", "cuda.ns_pid", "cuda.ns_pid"},
-	{"tid", "process.thread.id", "thread.id"},
-	{"comm", "process.name", "process.executable.name"},
-	{"thread", "process.thread.name", "thread.name"},
-	{"api", "cuda.api", "cuda.api"},
-	{"family", "cuda.family", "cuda.family"},
-	{"func", "event.action", NULL},
-	{"symbol", "cuda.symbol", "cuda.symbol"},
-	{"depth", "cuda.depth", "cuda.depth"},
-	{"parent", "cuda.parent", "cuda.parent"},
-	{"duration_ns", "event.duration", NULL},
-	{"ret", "cuda.ret", "cuda.ret"},
-	{"status", "cuda.status", "cuda.status"},
-	{"error", "error.type", NULL},
-	{"error_message", "error.message", NULL},
-	{"bytes", "cuda.bytes", "cuda.bytes"},
-	{"direction", "cuda.direction", "cuda.direction"},
-	{"device", "cuda.device", "cuda.device"},
-	{"stream", "cuda.stream", "cuda.stream"},
-	{"kernel", "cuda.kernel", "cuda.kernel"},
-	{"kernel_handle", "cuda.kernel_handle", "cuda.kernel_handle"},
-	{"grid", "cuda.grid", "cuda.grid"},
-	{"block", "cuda.block", "cuda.block"},
-	{"shared_bytes", "cuda.shared_bytes", "cuda.shared_bytes"},
-	{"ptr", "cuda.ptr", "cuda.ptr"},
-	{"src_ptr", "cuda.src_ptr", "cuda.src_ptr"},
-	{"args", "cuda.args", NULL},
-	{"out", "cuda.out", NULL},
-	{"env", "labels.env", "env"},
-	{"job.id", "labels.job_id", "job.id"},
+/* The page's own tables: what it says is what is tested. */
+#define PAGE "docs/formats.md"
+
+struct place {
+	char json[64], ecs[64], otlp[64];
 };
-#define NPLACES (sizeof(places) / sizeof(places[0]))
+
+/* constant fields, then the page's */
+static struct place places[64] = {{"env", "labels.env", "env"}, {"job.id", "labels.job_id", "job.id"}};
+static struct place others[64]; /* of events that are no calls */
+static size_t nplaces = 2, nothers;
+
+/* Rows "| `json` | `ecs` | `otlp` |" and, below them, "| `json` | `ecs` |"; cells of other text are empty. */
+static int read_page(void)
+{
+	FILE *page = fopen(PAGE, "r");
+	char line[1024];
+	bool calls = true;
+
+	if (!page)
+		return -1;
+	while (fgets(line, sizeof(line), page)) {
+		struct place place = {0};
+		int end = 0, cells = sscanf(line, "| `%63[^`]` | `%63[^`]` | `%63[^`]`%n", place.json,
+					    place.ecs, place.otlp, &end);
+
+		if (strstr(line, "| of other events |"))
+			calls = false;
+		if (cells < 2 || !strcmp(place.json, "json"))
+			continue;
+		/* more text behind the name: a place that depends */
+		if (strcmp(line + end, " |\n"))
+			place.otlp[0] = '\0';
+		if (calls && nplaces < 64)
+			places[nplaces++] = place;
+		else if (nothers < 64)
+			others[nothers++] = place;
+	}
+	fclose(page);
+	return nplaces > 30 && nothers > 20 ? 0 : -1;
+}
 
 /* Takes the value at a path out of nested objects, and objects that are empty then. */
 static json_t *take(json_t *object, const char *path)
@@ -239,7 +240,7 @@ static void check_ecs(const json_t *json, json_t *ecs, const struct thread *thre
 	char text[64];
 
 	note_types(ecs_types, "", ecs);
-	for (size_t i = 0; i < NPLACES; i++) {
+	for (size_t i = 0; i < nplaces; i++) {
 		json_t *expected = json_object_get(json, places[i].json), *value = take(ecs, places[i].ecs);
 
 		if (!expected != !value)
@@ -344,10 +345,10 @@ static void check_attributes(const json_t *json, json_t *attributes, const struc
 	const char *error = json_string_value(json_object_get(json, "error"));
 	bool failed = !strcmp(json_string_value(json_object_get(json, "status")), "error");
 
-	for (size_t i = 0; i < NPLACES; i++) {
+	for (size_t i = 0; i < nplaces; i++) {
 		json_t *expected = json_object_get(json, places[i].json), *any;
 
-		if (!places[i].otlp)
+		if (!places[i].otlp[0])
 			continue;
 		any = json_object_get(attributes, places[i].otlp);
 		if (!expected != !any)
@@ -488,12 +489,48 @@ static void test_every_row(void **state)
 	free(plans);
 }
 
+/* Each key that the page names stands there; any other one among the details, as text. */
+static void test_other_events(void **state)
+{
+	struct encoder_options one = options;
+	static char out[ENCODE_MAX_LINE];
+	struct encoder *encoder;
+	struct line_meta meta;
+
+	one.format = "ecs";
+	encoder = encoder_new(&one);
+	for (size_t i = 0; i <= nothers; i++) {
+		bool known = i < nothers;
+		json_t *body = json_pack("{sI}", known ? others[i].json : "unheard_of", (json_int_t)42),
+		       *event, *value;
+		int len = encode_event(encoder, EVENT_STOP, body, 5, 1, out, &meta);
+
+		assert_true(len > 0);
+		event = reference_parse(out, (size_t)len);
+		value = take(event, known ? others[i].ecs : "cuda.details.unheard_of");
+		if (known ? json_integer_value(value) != 42 : !json_is_string(value))
+			fail_msg("%s is not where the page says", known ? others[i].json : "unheard_of");
+		assert_null(json_object_get(json_object_get(event, "cuda"), "details"));
+		json_decref(value);
+		json_decref(event);
+		json_decref(body);
+	}
+	encoder_free(encoder);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_row)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_row),
+		cmocka_unit_test(test_other_events),
+	};
 	const char *ecs = getenv("CUDATAP_ECS_LINES"), *otlp = getenv("CUDATAP_OTLP_LINES");
 	int failed;
 
+	if (read_page()) {
+		fprintf(stderr, "no tables in " PAGE ": run from the top of the tree\n");
+		return 1;
+	}
 	files[ECS] = ecs ? fopen(ecs, "w") : NULL;
 	files[OTLP] = otlp ? fopen(otlp, "w") : NULL;
 	failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,15 +161,21 @@ static void given_descriptors(char *text, size_t size)
 
 static void check_descriptors(void)
 {
-	struct rig_run run = {.options.hold = geteuid() == 0};
+	struct launch_origin origin;
+	struct rig_run run = {.options = {.hold = geteuid() == 0, .origin = &origin}};
 	char given[1024], *have;
+	int pipes[2];
 
 	given_descriptors(given, sizeof(given));
+	launch_origin_take(&origin);
+	assert_int_equal(pipe(pipes), 0); /* as a library may open them, without O_CLOEXEC */
 	/* the shell opens nothing before it runs the last command */
 	assert_int_equal(run_shell(&run, "exec %s fds >%s", RIG("do"), RIG("fds")), 0);
 	have = rig_read(RIG("fds"));
 	assert_string_equal(have, given);
 	free(have);
+	close(pipes[0]);
+	close(pipes[1]);
 }
 
 static void test_descriptors(void **state)

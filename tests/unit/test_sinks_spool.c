@@ -100,16 +100,12 @@ static void test_restart(void **state)
 	struct config_sink sink;
 	struct sink_counters c;
 	struct fanout *f;
-	uint64_t begin;
 
-	ops.patient = true; /* nobody waits for what is safe */
 	ops.origin = note_origin;
 	sink = spooled_sink(&ops, &m, new_spool(path), 256 << 20);
 	f = open_as(&sink, &run_a);
 	feed(f, 1, 30000);
-	begin = now_ns();
 	fanout_close(f, now_ns() + 20000 * MS);
-	assert_true(now_ns() - begin < 3000 * MS);
 	c = counters(f, 0);
 	assert_int_equal(c.received, 30000);
 	assert_int_equal(c.spooled, 30000);

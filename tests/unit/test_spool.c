@@ -191,36 +191,54 @@ static void test_out_of_order(void **state)
 	remove_spool(path);
 }
 
-static void test_full(void **state)
+/* @pinned: the first lines are being written all the while. */
+static void check_full(bool pinned)
 {
 	char path[64], name[NAME_MAX + 1];
 	struct spool *s = open_spool(new_spool(path), 2 << 20, &pool, &run_a);
 	struct spool_loss full, corrupt;
-	uint64_t bytes, lost = 0, last = 0, looked, next = 0;
+	const struct sink_origin *origin;
+	const struct line *lines;
+	uint64_t bytes, lost = 0, last = 0, looked = pinned ? 50 : 0, next = 1 + looked;
 
 	for (uint64_t seq = 1; seq < 20000; seq += 50) {
 		must_append(s, seq, 50);
+		if (seq == 1 && pinned) {
+			assert_int_equal(spool_peek(s, &lines, &origin), looked);
+			spool_pin(s, true);
+		}
 		count_segments(path, name, &bytes);
 		assert_true(bytes <= 2 << 20);
 		if (!spool_losses(s, &full, &corrupt))
 			continue;
-		/* the oldest behind those in memory, without a gap */
+		if (pinned && !lost)
+			next = full.seq_first; /* behind those that came into memory with them */
 		assert_int_equal(corrupt.n, 0);
-		next = next ? next : full.seq_first;
 		assert_int_equal(full.seq_first, next);
 		assert_int_equal(full.seq_last, next + full.n - 1);
 		next += full.n;
 		lost += full.n;
 	}
-	assert_true(lost > 10000 && bytes > (2 << 20) * 9 / 10);
 	looked = next - lost - 1;
-	assert_true(looked > 0 && looked <= CHUNK_LINES);
+	assert_true(lost > 10000 && bytes > (2 << 20) * 9 / 10);
+	assert_true(pinned ? looked >= 50 && looked <= CHUNK_LINES : looked == 0);
 	assert_int_equal(drain(s, looked, &last), looked);
 	assert_int_equal(last, looked);
-	assert_int_equal(drain(s, UINT64_MAX, &last), 20000 - lost - looked);
+	assert_int_equal(drain(s, 100, &last), 100);
+	spool_end(s);
+	spool_close(s);
+	s = open_spool(path, 2 << 20, &pool, &run_b);
+	assert_int_equal(spool_recovered(s), 20000 - lost - looked - 100);
+	assert_int_equal(drain(s, UINT64_MAX, &last), 20000 - lost - looked - 100);
 	assert_int_equal(last, 20000);
 	spool_close(s);
 	remove_spool(path);
+}
+
+static void test_full(void **state)
+{
+	check_full(false);
+	check_full(true);
 }
 
 /* Lines in somebody's hands are delivered or come back as lost when their segment has gone. */
