@@ -98,6 +98,7 @@ struct config {
 				size_t nstatics;
 			};
 		};
+		uint64_t process;             /* what calls say of it: bit i: the i-th key from `uid` on */
 		struct config_strings redact; /* parameters whose values are not shown */
 	} fields;
 	char *host;

@@ -28,6 +28,8 @@ static const char *const statuses[] = {
 	[CALL_UNFINISHED] = "unfinished",
 	NULL,
 };
+/* as encode_field_names[] has them from ENCODE_PROCESS_FIELD on */
+static const char *const process_words[] = {"uid", "exe", "cmdline", "cgroup", "container_id", "pod_uid", NULL};
 static const char *const when_full[] = {
 	[SINK_DROP_NEWEST] = "drop_newest",
 	[SINK_DROP_OLDEST] = "drop_oldest",
@@ -51,6 +53,15 @@ static const struct key fields[] = {
 	 .offset = AT(fields.args),
 	 .fallback = "true",
 	 .about = "put the arguments (`args`) and what came back through pointers (`out`) into call events"},
+	{.name = "process",
+	 .type = KEY_WORDS,
+	 .offset = AT(fields.process),
+	 .words = process_words,
+	 .fallback = "[uid, exe, container_id, pod_uid]",
+	 .about = "what calls say of their process beside its ids and names. `process` events say all of it, "
+		  "but for "
+		  "`cmdline`, which is read only when it stands here, and absent where the process was gone "
+		  "before"},
 	{.name = "static",
 	 .type = KEY_FIELDS,
 	 .offset = AT(fields.constant),

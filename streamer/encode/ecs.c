@@ -45,6 +45,11 @@ static const struct {
 	[FIELD_TID] = {",\"id\":", ""},
 	[FIELD_THREAD] = {",\"name\":\"", "\""},
 	[FIELD_UID] = {",\"user\":{\"id\":\"", "\"}"},
+	[FIELD_EXE] = {",\"executable\":\"", "\""},
+	[FIELD_CMDLINE] = {",\"command_line\":\"", "\""},
+	[FIELD_CONTAINER_ID] = {",\"container\":{\"id\":\"", "\"}"},
+	[FIELD_CGROUP] = {",\"cgroup\":\"", "\""},
+	[FIELD_POD_UID] = {",\"pod_uid\":\"", "\""},
 };
 
 static void add_text(struct fragments *f, enum encode_field field, const char *open, const char *value,
@@ -175,6 +180,10 @@ static char *put_process(char *p, const struct fragments *f, const struct thread
 
 	p = put_number(members, f, FIELD_PID, thread->pid);
 	p = put_name(p, f, FIELD_COMM, thread->comm);
+	if (thread->process) {
+		p = put_prepared(p, f, FIELD_EXE, &thread->process->exe);
+		p = put_prepared(p, f, FIELD_CMDLINE, &thread->process->cmdline);
+	}
 	sub = PUT_LITERAL(p, ",\"thread\":");
 	p = close_object(
 		put_name(put_number(sub, f, FIELD_TID, thread->tid), f, FIELD_THREAD, thread->thread), p,
@@ -185,12 +194,19 @@ static char *put_process(char *p, const struct fragments *f, const struct thread
 static char *ecs_who(char *p, const struct encoder *encoder, const struct thread *thread)
 {
 	const struct fragments *f = &encoder->fragments;
+	const struct process *process = thread->process;
 
 	p = put_fragment(p, f->text, f->who);
 	p = put_process(p, f, thread);
 	if (thread->start_ns) /* its record has come */
 		p = put_number(p, f, FIELD_UID, thread->uid);
+	if (process)
+		p = put_name(p, f, FIELD_CONTAINER_ID, process->container_id);
 	p = put_fragment(p, f->text, f->object);
+	if (process) {
+		p = put_prepared(p, f, FIELD_CGROUP, &process->cgroup);
+		p = put_name(p, f, FIELD_POD_UID, process->pod_uid);
+	}
 	return thread->ns_pid ? put_number(p, f, FIELD_NS_PID, thread->ns_pid) : p;
 }
 

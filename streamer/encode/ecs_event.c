@@ -13,6 +13,10 @@ static const struct place {
 	const char *key, *object, *name;
 } places[] = {
 	{"pid", "process", "pid"},
+	{"comm", "process", "name"},
+	{"exe", "process", "executable"},
+	{"cmdline", "process", "command_line"},
+	{"container_id", "container", "id"},
 	{"exit_code", "process", "exit_code"},
 	{"duration_ns", "event", "duration"},
 	{"reason", "event", "reason"},

@@ -71,7 +71,8 @@ extern const char *const encode_format_names[];
 
 /* The keys of calls that `without` and `rename` speak of, in the order of the line; NULL-terminated. The
  * first ENCODE_FIXED_FIELDS cannot be left out. */
-#define ENCODE_FIXED_FIELDS 4
+#define ENCODE_FIXED_FIELDS  4
+#define ENCODE_PROCESS_FIELD 10 /* from here on six that tell of the process */
 extern const char *const encode_field_names[];
 
 /**

@@ -18,6 +18,11 @@ const char *const encode_field_names[] = {
 	[FIELD_COMM] = "comm",
 	[FIELD_THREAD] = "thread",
 	[FIELD_UID] = "uid",
+	[FIELD_EXE] = "exe",
+	[FIELD_CMDLINE] = "cmdline",
+	[FIELD_CGROUP] = "cgroup",
+	[FIELD_CONTAINER_ID] = "container_id",
+	[FIELD_POD_UID] = "pod_uid",
 	[FIELD_API] = "api",
 	[FIELD_FAMILY] = "family",
 	[FIELD_FUNC] = "func",
@@ -46,6 +51,7 @@ const char *const encode_field_names[] = {
 };
 
 _Static_assert(NFIELDS < 64, "a set of fields is a word");
+_Static_assert(FIELD_UID == ENCODE_PROCESS_FIELD, "as encode.h has it");
 _Static_assert(FIELD_FIRST_OPTIONAL == ENCODE_FIXED_FIELDS, "as encode.h has it");
 
 static int refuse(const struct encoder_options *options, int err, const char *format, ...)

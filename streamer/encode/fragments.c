@@ -310,7 +310,8 @@ int fragments_make(struct fragments *f, const struct encode_format *format,
 		f->rows[r].reserve = row_reserve(f, &table_rows[r]);
 		f->rows[r].keys = row_keys(f, &table_rows[r]);
 	}
-	if (!f->error && longest_line(f) + FRAGMENTS_HEAD_MAX + FRAGMENTS_ROOM > ENCODE_MAX_LINE)
+	if (!f->error &&
+	    longest_line(f) + FRAGMENTS_HEAD_MAX + FRAGMENTS_WHO_MAX + FRAGMENTS_ROOM > ENCODE_MAX_LINE)
 		f->error = -E2BIG;
 	return f->error;
 }

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "../enrich/processes.h"
 #include "../table/table.h"
 #include "dialect.h"
 #include "encode.h"
@@ -21,7 +22,8 @@
 #define FRAGMENTS_HEAD_MAX    1024 /* numbers and names of a call, without args, out and the kernel's name */
 #define FRAGMENTS_ROOM        4096 /* at least this is left for the kernel's name, strings, arrays, structures */
 
-#define FRAGMENTS_WHO_MAX 1024 /* what a thread's part adds to `who` */
+/* what a thread's part adds to `who`: names and numbers, and what is known of its process */
+#define FRAGMENTS_WHO_MAX (1024 + PROCESS_MAX_EXE + PROCESS_MAX_CMDLINE + PROCESS_MAX_CGROUP)
 
 enum { FRAGMENTS_IN_ARGS, FRAGMENTS_IN_OUT };
 

@@ -17,9 +17,11 @@
 /* ---- fragments ---- */
 
 /* Keys whose text stands between quotes. */
-#define QUOTED                                                                                            \
-	(FIELD_BIT(FIELD_TS) | FIELD_BIT(FIELD_COMM) | FIELD_BIT(FIELD_THREAD) | FIELD_BIT(FIELD_ERROR) | \
-	 FIELD_BIT(FIELD_DIRECTION) | FIELD_BIT(FIELD_KERNEL))
+#define QUOTED                                                                                          \
+	(FIELD_BIT(FIELD_TS) | FIELD_BIT(FIELD_COMM) | FIELD_BIT(FIELD_THREAD) | FIELD_BIT(FIELD_EXE) | \
+	 FIELD_BIT(FIELD_CMDLINE) | FIELD_BIT(FIELD_CGROUP) | FIELD_BIT(FIELD_CONTAINER_ID) |           \
+	 FIELD_BIT(FIELD_POD_UID) | FIELD_BIT(FIELD_ERROR) | FIELD_BIT(FIELD_DIRECTION) |               \
+	 FIELD_BIT(FIELD_KERNEL))
 
 /* A key with a constant text. */
 static void add_text(struct fragments *f, const struct encoder_options *options, enum encode_field field,
@@ -111,6 +113,7 @@ static void json_prepare(struct fragments *f, const struct encoder_options *opti
 static char *json_who(char *p, const struct encoder *encoder, const struct thread *thread)
 {
 	const struct fragments *f = &encoder->fragments;
+	const struct process *process = thread->process;
 
 	p = put_fragment(p, f->text, f->who);
 	p = put_number(p, f, FIELD_PID, thread->pid);
@@ -118,7 +121,16 @@ static char *json_who(char *p, const struct encoder *encoder, const struct threa
 		p = put_number(p, f, FIELD_NS_PID, thread->ns_pid);
 	p = put_number(p, f, FIELD_TID, thread->tid);
 	p = put_name(p, f, FIELD_COMM, thread->comm);
-	return put_name(p, f, FIELD_THREAD, thread->thread);
+	p = put_name(p, f, FIELD_THREAD, thread->thread);
+	if (thread->start_ns) /* its record has come */
+		p = put_number(p, f, FIELD_UID, thread->uid);
+	if (!process)
+		return p;
+	p = put_prepared(p, f, FIELD_EXE, &process->exe);
+	p = put_prepared(p, f, FIELD_CMDLINE, &process->cmdline);
+	p = put_prepared(p, f, FIELD_CGROUP, &process->cgroup);
+	p = put_name(p, f, FIELD_CONTAINER_ID, process->container_id);
+	return put_name(p, f, FIELD_POD_UID, process->pod_uid);
 }
 
 /* ---- the line ---- */

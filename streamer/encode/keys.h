@@ -2,6 +2,7 @@
 #ifndef CUDATAP_ENCODE_KEYS_H
 #define CUDATAP_ENCODE_KEYS_H
 
+#include "../enrich/processes.h"
 #include "values.h"
 
 /** put_keys - append the normalised keys that are there and wanted, unchecked: in the order of the table's
@@ -17,6 +18,17 @@ char *put_unknown_error(char *p, const struct call *call);
 /** put_name - append text of any bytes between a key's two fragments, unchecked; nothing when it is empty or
  * the key is not wanted */
 char *put_name(char *p, const struct fragments *f, enum encode_field field, const char *name);
+
+/** put_prepared - append what is the inside of a JSON string already, likewise */
+static inline char *put_prepared(char *p, const struct fragments *f, enum encode_field field,
+				 const struct process_text *text)
+{
+	if (!text->data || !f->open[field].len)
+		return p;
+	p = put_fragment(p, f->text, f->open[field]);
+	p = put_bytes(p, text->data, text->len);
+	return put_fragment(p, f->text, f->close[field]);
+}
 
 /** put_number - append a number between a key's two fragments, unchecked; nothing when the key is not wanted
  */

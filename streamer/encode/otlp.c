@@ -36,6 +36,11 @@ static const struct {
 	[FIELD_COMM] = {TEXT("process.executable.name"), TEXT_END},
 	[FIELD_THREAD] = {TEXT("thread.name"), TEXT_END},
 	[FIELD_UID] = {INT("process.user.id"), INT_END},
+	[FIELD_EXE] = {TEXT("process.executable.path"), TEXT_END},
+	[FIELD_CMDLINE] = {TEXT("process.command_line"), TEXT_END},
+	[FIELD_CGROUP] = {TEXT("process.linux.cgroup"), TEXT_END},
+	[FIELD_CONTAINER_ID] = {TEXT("container.id"), TEXT_END},
+	[FIELD_POD_UID] = {TEXT("k8s.pod.uid"), TEXT_END},
 	[FIELD_DEPTH] = {INT("cuda.depth"), INT_END},
 	[FIELD_RET] = {INT("cuda.ret"), INT_END},
 	[FIELD_ERROR] = {TEXT("error.type"), TEXT_END},
@@ -159,6 +164,7 @@ struct who {
 static char *otlp_who(char *p, const struct encoder *encoder, const struct thread *thread)
 {
 	const struct fragments *f = &encoder->fragments;
+	const struct process *process = thread->process;
 	struct who *who = (struct who *)p;
 	char *second;
 
@@ -169,6 +175,13 @@ static char *otlp_who(char *p, const struct encoder *encoder, const struct threa
 	p = put_name(p, f, FIELD_COMM, thread->comm);
 	if (thread->start_ns) /* its record has come */
 		p = put_number(p, f, FIELD_UID, thread->uid);
+	if (process) {
+		p = put_prepared(p, f, FIELD_EXE, &process->exe);
+		p = put_prepared(p, f, FIELD_CMDLINE, &process->cmdline);
+		p = put_prepared(p, f, FIELD_CGROUP, &process->cgroup);
+		p = put_name(p, f, FIELD_CONTAINER_ID, process->container_id);
+		p = put_name(p, f, FIELD_POD_UID, process->pod_uid);
+	}
 	second = p = put_fragment(p, f->text, f->object);
 	who->first = (uint32_t)(p - who->text);
 	p = put_number(p, f, FIELD_TID, thread->tid);

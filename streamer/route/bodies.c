@@ -96,18 +96,20 @@ json_t *body_process_exit(const struct process *process, const struct rec_thread
 		[TABLE_H2H] = "h2h", [TABLE_H2D] = "h2d",         [TABLE_D2H] = "d2h",
 		[TABLE_D2D] = "d2d", [TABLE_DEFAULT] = "default", [TABLE_P2P] = "p2p",
 	};
-	json_t *body = process_body(process, rec->exec ? "exec" : "exit"), *bytes = json_object();
+	json_t *body = process_body(process, rec->exec ? "exec" : "exit"), *total = json_object(),
+	       *bytes = json_object();
 
 	if (!rec->exec && rec->wait_status & 0x7f)
 		set_number(body, "signal", rec->wait_status & 0x7f);
 	else if (!rec->exec)
 		set_number(body, "exit_code", rec->wait_status >> 8 & 0xff);
-	set_number(body, "calls", process->total.calls);
-	set_number(body, "errors", process->total.errors);
+	set_number(total, "calls", process->total.calls);
+	set_number(total, "errors", process->total.errors);
 	for (unsigned i = 0; i < sizeof(directions) / sizeof(directions[0]); i++)
 		if (process->total.bytes[i])
 			set_number(bytes, directions[i], process->total.bytes[i] & INT64_MAX);
-	json_object_set_new(body, "bytes", bytes);
+	json_object_set_new(total, "bytes", bytes);
+	json_object_set_new(body, "total", total);
 	return body;
 }
 

@@ -19,8 +19,9 @@
 #include "losses.h"
 #include "stream.h"
 
-#define MAX_FORMATS 8 /* forms of lines: a format with a choice of fields */
-#define SECOND      1000000000ull
+#define MAX_FORMATS    8       /* forms of lines: a format with a choice of fields */
+#define PROCESS_FIELDS 0x3full /* of encode_field_names[], from ENCODE_PROCESS_FIELD on */
+#define SECOND         1000000000ull
 
 _Static_assert(MAX_FORMATS <= THREAD_PREFIXES,
 	       "each form keeps what it says of a thread in a slot of its own");
@@ -346,11 +347,12 @@ static void make_run(char run[13])
 }
 
 /* The keys that a sink's calls do not have, for encoder_options. */
-static uint64_t unwanted_fields(const struct config_sink *sink)
+static uint64_t unwanted_fields(const struct config *config, const struct config_sink *sink)
 {
+	uint64_t unwanted = ~config->fields.process & PROCESS_FIELDS;
 	uint64_t only = sink->fields.only ? sink->fields.only : UINT64_MAX;
 
-	return (~only | sink->fields.drop) << ENCODE_FIXED_FIELDS;
+	return (~only | sink->fields.drop) << ENCODE_FIXED_FIELDS | unwanted << ENCODE_PROCESS_FIELD;
 }
 
 static void copy_fields(struct encode_static *to, const struct config_fields *from)
@@ -376,7 +378,7 @@ static struct encoder *make_encoder(const struct stream *stream, size_t format, 
 		.nested = config->nested,
 		.statics = statics,
 		.nstatics = config->fields.nstatics,
-		.without = unwanted_fields(sink),
+		.without = unwanted_fields(config, sink),
 		.rename = rename,
 		.nrename = sink->fields.rename.n,
 		.redact = parameters,
