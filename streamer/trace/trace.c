@@ -219,8 +219,9 @@ static void end(struct trace *trace)
 	if (capture_method(trace->capture) == CAPTURE_CLASSIC)
 		usleep(20000); /* the probes are still being closed: let programs under way end */
 	stream_drain(trace->stream);
+	trace->open_calls = report_count(trace, &counters);
+	trace->ended = true;
 	control_drain(trace, false);
-	capture_counters(trace->capture, &counters);
 	stream_finish(trace->stream, EVENT_STOP, report_stop(trace, &counters));
 	control_drain(trace, true);
 	stream_close(trace->stream, control_now_ns());
