@@ -1,6 +1,10 @@
 """Calls that do not simply return: jumps, forks, exits, kills, wild pointers. Whatever a program
 does, it must not be harmed, and each of its calls is accounted for."""
 
+import datetime
+import resource
+import time
+
 import pytest
 import tap
 
@@ -148,3 +152,25 @@ def test_slow_call(tmp_path, probes, counts):
     slow = [call["duration_ns"] for call in run.named("cudaMalloc")]
     assert len(slow) == 3 and all(20e6 <= ns < 200e6 for ns in slow), slow
     assert all(call["duration_ns"] < 20e6 for call in run.named("cudaFree"))
+
+
+def seconds(timestamp):
+    return datetime.datetime.fromisoformat(timestamp[:26]).timestamp()
+
+
+@pytest.mark.parametrize("method", tap.PROBES)
+def test_few_descriptors(tmp_path, method):
+    """The usual limit of 1024 descriptors is no limit of functions: both libraries are probed whole, or it is said."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096:
+        pytest.skip("a hard limit that leaves no choice")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        run = tap.trace(tmp_path, tap.program("scenes"), "again", "5", options=["-f", "all", f"--probes={method}"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert run.counts == {"cudaMemset": 5}
+    assert sorted(event["apis"] for event in run.attached) == [["driver"], ["runtime"]]
+    assert all(event["failed"] == 0 and event["functions"] > 400 for event in run.attached)
+    # 2 200 classic probes take minutes to close, but not cudatap's
+    assert seconds(run.stop["ts"]) - seconds(run.calls[-1]["ts"]) < 2
