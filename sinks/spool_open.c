@@ -146,7 +146,7 @@ int spool_find(struct spool *spool)
 {
 	struct spool_state state;
 	struct names names = {0};
-	uint64_t limit = spool->saved.end;
+	uint64_t limit;
 	int r;
 
 	if (pread(spool->state, &state, sizeof(state), 0) == sizeof(state) && spool_state_ok(&state))
@@ -204,10 +204,10 @@ static int lock_spool(struct spool *spool, const char *path, char *error, size_t
 		return -errno;
 	if (!flock(spool->lock, LOCK_EX | LOCK_NB)) {
 		n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
-		/* for the message of others only */
-		if (ftruncate(spool->lock, 0) || pwrite(spool->lock, text, (size_t)n, 0) != n)
+		/* For the message of others only: cut to nothing if it cannot be written. */
+		if (ftruncate(spool->lock, 0) || pwrite(spool->lock, text, (size_t)n, 0) == n)
 			return 0;
-		return 0;
+		return ftruncate(spool->lock, 0) ? -errno : 0;
 	}
 	if (errno != EWOULDBLOCK)
 		return -errno;

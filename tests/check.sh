@@ -19,7 +19,7 @@ for part; do
 	log=$build/check/$part.log
 	start=$SECONDS
 	echo "== $part"
-	timeout -k 10 "${CHECK_TIMEOUT:-1200}" "${make[@]}" -k --no-print-directory BUILD="$build" "$part" \
+	timeout -k 10 "${CHECK_TIMEOUT:-2400}" "${make[@]}" -k --no-print-directory BUILD="$build" "$part" \
 		2>&1 </dev/null | tee "$log" | sed -u -e '/^cc /d' -e '/^  [A-Z]\{2,5\}  *[^ ]*$/d'
 	code=${PIPESTATUS[0]}
 	read -r p f s < <(sed -n 's/^[a-z0-9-]*: \([0-9]*\) passed, \([0-9]*\) failed\(, \([0-9]*\) skipped\)\?$/\1 \2 \4/p' \

@@ -19,23 +19,50 @@ if [ "$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -n true 2>/dev/nul
 fi
 
 # Signals at their defaults: a shell in the background has SIGINT ignored, and so would the tests.
-rm -f "$report"
-# shellcheck disable=SC2086
-$root env --default-signal "$python" -m pytest -p no:cacheprovider -ra --junitxml="$report" "$@" </dev/null
-code=$?
+run() {
+	rm -f "$1"
+	report=$1
+	shift
+	# shellcheck disable=SC2086
+	$root env --default-signal "$python" -m pytest -o cache_dir="$BUILD/pytest-$name" -ra --junitxml="$report" "$@" \
+		</dev/null
+}
 
-"$python" - "$report" "$name" <<'E2'
+# A busy machine fails tests that wait for real daemons. What failed is run once more, alone; that it passed only
+# then is said. Many failures are no accident.
+run "$BUILD/$name.xml" "$@"
+code=$?
+again=
+if [ $code -eq 1 ]; then
+	echo "== $name: what failed, once more"
+	again=$BUILD/$name-again.xml
+	run "$again" --last-failed --last-failed-no-failures none "$@"
+	code=$?
+fi
+
+"$python" - "$name" $code "$BUILD/$name.xml" $again <<'E2'
 import sys
 import xml.etree.ElementTree
 
-try:
-    suites = list(xml.etree.ElementTree.parse(sys.argv[1]).getroot().iter("testsuite"))
-except (OSError, xml.etree.ElementTree.ParseError):
-    suites = []
-total, failures, errors, skipped = (
-    sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")
-)
-failed = failures + errors if suites else 1
-print(f"{sys.argv[2]}: {total - failures - errors - skipped} passed, {failed} failed, {skipped} skipped")
+MOST = 10  # failures that may pass at the second try
+
+
+def numbers(path):
+    try:
+        suites = list(xml.etree.ElementTree.parse(path).getroot().iter("testsuite"))
+    except (OSError, xml.etree.ElementTree.ParseError):
+        return 0, 1, 0
+    total, failures, errors, skipped = (
+        sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped"))
+    return total - failures - errors - skipped, failures + errors, skipped
+
+
+name, code = sys.argv[1], int(sys.argv[2])
+passed, failed, skipped = numbers(sys.argv[3])
+if len(sys.argv) > 4 and failed <= MOST:
+    second = numbers(sys.argv[4])
+    print(f"{name}: {failed - second[1]} of {failed} failures passed at the second try")
+    passed, failed = passed + failed - second[1], second[1]
+print(f"{name}: {passed} passed, {failed} failed, {skipped} skipped")
+sys.exit(1 if failed or (code and code != 1) else 0)
 E2
-exit $code

@@ -8,6 +8,7 @@
  * that a recorded entry always has its return.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,9 @@
 #include <unistd.h>
 
 #include "internal.h"
+
+#define OTHER_FILES \
+	256 /* descriptors that are no probes: maps, sinks, held processes, libraries being read */
 
 /* BPF_LINK_CREATE's attributes for uprobe_multi; the headers of older distributions lack them. */
 struct link_create_attr {
@@ -220,10 +224,14 @@ static struct probe_set *set_new(struct capture *capture, unsigned attach_id)
 	return &sets[capture->nsets++];
 }
 
-static void raise_nofile(size_t more)
+void capture_need_files(const struct capture *capture, size_t more)
 {
 	struct rlimit limit;
+	size_t i;
 
+	more += OTHER_FILES;
+	for (i = 0; i < capture->nsets; i++)
+		more += capture->sets[i].nfds;
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= more)
 		return;
 	if (limit.rlim_max < more)
@@ -248,8 +256,7 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 	job.cookies = calloc(n + 1, sizeof(*job.cookies));
 	job.refused = calloc(n + 1, 1);
 	if (job.set && job.offsets && job.cookies && job.refused) {
-		if (capture->method == CAPTURE_CLASSIC)
-			raise_nofile(256 + 2 * n);
+		capture_need_files(capture, capture->method == CAPTURE_CLASSIC ? 2 * n : 0);
 		for (int sleepable = 0; sleepable < 2; sleepable++) {
 			job.sleepable = sleepable;
 			attach_class(&job, functions, n);
@@ -289,36 +296,55 @@ static void close_all_but(const int *keep, size_t n)
 	syscall(SYS_close_range, first, ~0u, 0);
 }
 
+/* In the grandchild: until cudatap has closed @turn's other end, the last to close a probe would be cudatap.
+ */
+static _Noreturn void close_last(const int *fds, size_t n, int turn)
+{
+	char nothing;
+
+	close_all_but(fds, n);
+	while (read(turn, &nothing, 1) < 0 && errno == EINTR)
+		;
+	_exit(0);
+}
+
 /*
  * Closing a classic probe takes 0.1 s: a grandchild that inherited the
  * descriptors does it alone, at exit, and holds nothing else of ours open.
+ * Returns what to close when ours are closed, or -1: then it takes its time
+ * here.
  */
-static void close_in_background(const struct capture *capture)
+static int close_in_background(const struct capture *capture)
 {
-	size_t n = 0, s, i;
+	int turn[2], *fds;
+	size_t n = 1, s;
 	pid_t child;
-	int *fds;
 
 	for (s = 0; s < capture->nsets; s++)
 		n += capture->sets[s].nfds;
 	fds = malloc(n * sizeof(*fds));
-	if (!fds)
-		return; /* then it takes its time here */
-	for (s = 0, i = 0; s < capture->nsets; s++) {
-		memcpy(fds + i, capture->sets[s].fds, capture->sets[s].nfds * sizeof(*fds));
-		i += capture->sets[s].nfds;
+	if (!fds || pipe2(turn, O_CLOEXEC)) {
+		free(fds);
+		return -1;
+	}
+	fds[0] = turn[0];
+	for (s = 0, n = 1; s < capture->nsets; s++) {
+		memcpy(fds + n, capture->sets[s].fds, capture->sets[s].nfds * sizeof(*fds));
+		n += capture->sets[s].nfds;
 	}
 	qsort(fds, n, sizeof(*fds), by_number);
 	child = fork();
 	if (child == 0) {
 		setsid();
 		if (fork() == 0)
-			close_all_but(fds, n);
+			close_last(fds, n, turn[0]);
 		_exit(0);
 	}
 	if (child > 0)
 		waitpid(child, NULL, 0);
+	close(turn[0]);
 	free(fds);
+	return turn[1];
 }
 
 unsigned capture_detach(struct capture *capture, unsigned attach_id)
@@ -342,12 +368,15 @@ unsigned capture_detach(struct capture *capture, unsigned attach_id)
 
 void capture_detach_all(struct capture *capture)
 {
+	int turn = -1;
 	size_t i;
 
 	if (capture->method == CAPTURE_CLASSIC && capture->nsets)
-		close_in_background(capture);
+		turn = close_in_background(capture);
 	for (i = 0; i < capture->nsets; i++)
 		close_fds(&capture->sets[i]);
+	if (turn >= 0)
+		close(turn);
 	free(capture->sets);
 	capture->sets = NULL;
 	capture->nsets = 0;

@@ -37,6 +37,12 @@ struct capture {
 	void *fn_ctx;
 };
 
+/* attach.c */
+
+/** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
+ * all else, need; what does not fit fails later, by itself */
+void capture_need_files(const struct capture *capture, size_t more);
+
 /* ring.c */
 int ring_open(struct capture *capture);
 void ring_close(struct capture *capture);

@@ -184,6 +184,8 @@ static void explain(int err, const struct capture_options *options, char *error,
 		snprintf(error, size,
 			 "this kernel has no BTF (/sys/kernel/btf/vmlinux): a kernel built with "
 			 "CONFIG_DEBUG_INFO_BTF is needed, as distributions ship since 5.15");
+	else if (err == -EMFILE || err == -ENFILE)
+		snprintf(error, size, "%s: raise the limit (`ulimit -n`)", strerror(-err));
 	else if (err == -ENOMEM)
 		snprintf(error, size, "no memory for a ring of %llu bytes: make ring.size smaller",
 			 (unsigned long long)options->ring_size);
@@ -209,6 +211,7 @@ int capture_new(const struct capture_options *options, struct capture **ret_capt
 	capture->epoll_fd = capture->wake_fd = -1;
 	libbpf_set_print(getenv("CUDATAP_DEBUG") ? print_libbpf : print_nothing);
 	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* what maps are charged to before kernel 5.11 */
+	capture_need_files(capture, 0);
 	for (method = first; method <= last; method++) {
 		err = load_with(capture, options, method);
 		if (!err) {

@@ -73,6 +73,7 @@ const char *const encode_keys[] = {
 	"method",
 	"config",
 	"command",
+	"command_cut",
 	/* attach, detach */
 	"attach_id",
 	"path",

@@ -277,9 +277,12 @@ static int encode_sink_loss(void *ctx, const char *format, const struct sink_los
 
 	if (size < ENCODE_MAX_LINE)
 		return -E2BIG;
-	body = json_pack("{ss so ss sI sI sI}", "source", "sink", "sink", encode_string(loss->sink), "reason",
-			 sink_reason_names[loss->reason], "count", (json_int_t)loss->count, "seq_first",
-			 (json_int_t)loss->seq_first, "seq_last", (json_int_t)loss->seq_last);
+	body = json_pack("{ss so ss sI}", "source", "sink", "sink", encode_string(loss->sink), "reason",
+			 sink_reason_names[loss->reason], "count", (json_int_t)loss->count);
+	if (loss->seq_first) { /* an earlier run's lines, out of its spool, have no number in this one */
+		json_object_set_new(body, "seq_first", json_integer((json_int_t)loss->seq_first));
+		json_object_set_new(body, "seq_last", json_integer((json_int_t)loss->seq_last));
+	}
 	if (!body)
 		return -ENOMEM;
 	pthread_mutex_lock(&stream->loss_lock);

@@ -44,13 +44,27 @@ static const char *family_name(unsigned i)
 	return table_families[i].name;
 }
 
-static json_t *command_words(char **command)
-{
-	json_t *list = json_array();
+#define MAX_COMMAND 8192 /* bytes of JSON: a line has to hold it, and there are longer command lines */
 
-	for (; *command; command++)
-		json_array_append_new(list, encode_string(*command));
-	return list;
+/* The words that fit; whether some did not is told beside them. */
+static void add_command(json_t *body, char **command)
+{
+	json_t *list = json_array(), *word;
+	size_t room = MAX_COMMAND, size;
+
+	for (; *command; command++) {
+		word = encode_string(*command);
+		size = json_dumpb(word, NULL, 0, JSON_ENCODE_ANY) + 1;
+		if (size > room) {
+			json_decref(word);
+			break;
+		}
+		json_array_append_new(list, word);
+		room -= size;
+	}
+	json_object_set_new(body, "command", list);
+	if (*command)
+		json_object_set_new(body, "command_cut", json_true());
 }
 
 json_t *report_start(const struct trace *trace)
@@ -67,7 +81,7 @@ json_t *report_start(const struct trace *trace)
 			 "method", capture_method_names[capture_method(trace->capture)], "config", effective,
 			 "pid", (json_int_t)getpid());
 	if (trace->cli->command)
-		json_object_set_new(body, "command", command_words(trace->cli->command));
+		add_command(body, trace->cli->command);
 	return body;
 }
 

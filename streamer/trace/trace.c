@@ -22,13 +22,41 @@ static int own_failure(const struct trace *trace)
 	return trace->cli->command ? EXIT_OWN_FAILURE : 1;
 }
 
+/* The process that a thread belongs to, 0 where that is not to be read. */
+static pid_t thread_leader(pid_t tid)
+{
+	char path[64], line[256];
+	pid_t leader = 0;
+	FILE *status;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	status = fopen(path, "re");
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "Tgid: %d", &leader) == 1)
+			break;
+	if (status)
+		fclose(status);
+	return leader;
+}
+
 static int check_pids(const struct trace *trace)
 {
 	size_t i;
 
+	if (trace->cli->command && trace->cli->npids) {
+		log_msg("-p and a command: choose one; with a command it and its descendants are traced");
+		return EXIT_USAGE;
+	}
 	if (trace->cli->command)
 		return 0;
 	for (i = 0; i < trace->config->pids.n; i++) {
+		pid_t leader = thread_leader(trace->config->pids.list[i]);
+
+		if (leader && leader != trace->config->pids.list[i]) {
+			log_msg("%d is a thread of process %d: give -p %d", trace->config->pids.list[i],
+				leader, leader);
+			return 1;
+		}
 		if (!kill(trace->config->pids.list[i], 0) || errno == EPERM)
 			continue;
 		log_msg("process %d: does not exist", trace->config->pids.list[i]);

@@ -1,6 +1,8 @@
 """Calls that do not simply return: jumps, forks, exits, kills, wild pointers. Whatever a program
 does, it must not be harmed, and each of its calls is accounted for."""
 
+import datetime
+
 import pytest
 import tap
 
@@ -148,3 +150,15 @@ def test_slow_call(tmp_path, probes, counts):
     slow = [call["duration_ns"] for call in run.named("cudaMalloc")]
     assert len(slow) == 3 and all(20e6 <= ns < 200e6 for ns in slow), slow
     assert all(call["duration_ns"] < 20e6 for call in run.named("cudaFree"))
+
+
+def seconds(timestamp):
+    return datetime.datetime.fromisoformat(timestamp[:26]).timestamp()
+
+
+def test_classic_probes_close_in_the_background(tmp_path, few):
+    """Closing them takes 0.1 s each, but not of cudatap's time, however the two processes are scheduled."""
+    for _ in range(3):
+        run = tap.trace(tmp_path, tap.program("scenes"), "again", "5", options=[*few, "--probes=classic"])
+        assert run.counts == {"cudaMemset": 5}
+        assert seconds(run.stop["ts"]) - seconds(run.calls[-1]["ts"]) < 1

@@ -284,6 +284,38 @@ def calls_of(broker, topic):
     return [event["seq"] for event in events if event["type"] == "call"]
 
 
+def test_cudatap_killed(place):
+    """cudatap itself, killed while the receiver is away: the next run delivers what the first had accepted."""
+    receiver = Receiver(place / "log")
+    config = place / "tap.yaml"
+    config.write_text(f"version: 1\nfamilies: [transfer]\nsinks:\n"
+                      f"  disk: {{type: file, path: {place}/events.jsonl}}\n"
+                      f"  it: {{type: syslog, target: 'unix://{receiver.path}', spool: {{path: {place}/spool, "
+                      f"max_bytes: 1GiB}}}}\n")
+    env = tap.environment({"FAKE_CUDA_NESTED": "0", "FAKE_CUDA": "cudaMemset:delay=50us"})
+    command = [str(tap.CUDATAP), "-c", str(config), "--", tap.program("rate"), "1"]
+    process = subprocess.Popen([*command, "1000000"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    events = place / "events.jsonl"
+    try:
+        daemon.wait_until(lambda: events.exists() and events.stat().st_size > 3 << 20, "some thousand events")
+        # the file has them; what lies in the spool a moment later was accepted before
+        in_file = [json.loads(line) for line in events.read_text().split("\n")[:-1]]
+        time.sleep(1)
+    finally:
+        process.kill()
+        process.wait()
+    subprocess.run(["pkill", "-KILL", "-f", f"{tap.program('rate')} 1 1000000"], check=False)
+    receiver.start()
+    done = subprocess.run([*command, "10"], env=env, capture_output=True, text=True, timeout=60)
+    receiver.stop()
+    assert done.returncode == 0, done.stderr
+    first = [e["seq"] for e in in_file if e["type"] == "call"]
+    # of two runs: the first one's are a prefix without a hole, in order, then the second one's begin anew
+    seqs = firsts(receiver.seqs)
+    assert set(first) <= set(seqs) and len(first) > 5000
+    assert seqs[:len(first)] == first
+
+
 def test_kafka_kill_in_outage(place, broker):
     """The broker dies; cudatap is killed, then started anew; the broker comes back. All is there, in order."""
     topic = broker.create_topic("outage")

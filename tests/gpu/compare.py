@@ -26,14 +26,29 @@ def some(**keys):
     return [c for c in calls if all(c.get(k) == v for k, v in keys.items())]
 
 
+def base(kernel):
+    """at::native::fill of void at::native::fill<float>(int)"""
+    return kernel.removeprefix("void ").split("<")[0].split("(")[0].strip()
+
+
+def merged(kernels):
+    sums = collections.Counter()
+    for kernel, n in kernels.items():
+        sums[base(kernel)] += n
+    return sums
+
+
 print(f"{name}: {len(calls)} lines, {len({c['func'] for c in calls})} functions")
 seen = collections.Counter(c["func"] for c in calls if "depth" not in c or c["depth"] == 0)
 if kind == "--triton":
+    check("launches by its name", len(some(kernel="add_one")), 37)
     check("launches of the kernel", len([c for c in calls if c["func"].startswith("cuLaunchKernel") and
                                          c.get("grid") == [4, 1, 1]]), 37)
 elif kind == "--static-stripped":
     launches = some(family="launch", api="driver")
     check("driver launches", len(launches), counts["cudaLaunchKernel"])
+    check("by name", sorted(collections.Counter(c.get("kernel") for c in launches).items()),
+          [("add_grid(float*, int)", 50), ("scale(float*, float, int)", 100)])
     check("grid 64,1,1 block 256,1,1", len([c for c in launches if c.get("grid") == [64, 1, 1] and
                                             c.get("block") == [256, 1, 1]]), 100)
     check("grid 8,4,2 block 16,8,1", len([c for c in launches if c.get("grid") == [8, 4, 2] and
@@ -53,14 +68,19 @@ elif kind == "--torch":
         return next((w for w in ("LaunchKernel", "Memcpy", "Memset", "StreamSynchronize") if name.startswith(w)), None)
 
     wanted, got = collections.Counter(), collections.Counter()
-    for func, n in counts.items():
+    for func, n in counts["calls"].items():
         wanted[work(func)] += n
     for c in part:
         got[work(c["func"])] += 1
     for what in sorted(w for w in wanted if w):
         check(what, got[what], wanted[what])
-    print("  CUPTI:", dict(sorted(counts.items())))
+    print("  CUPTI:", dict(sorted(counts["calls"].items())))
     print("  lines:", dict(collections.Counter(c["func"] for c in part if work(c["func"]))))
+    launches = [c for c in part if work(c["func"]) == "LaunchKernel"]
+    check("launches without a kernel's name", len([c for c in launches if "kernel" not in c]), 0)
+    # two demanglers write template arguments differently: the names in front of them are compared
+    check("launches by kernel", dict(sorted(collections.Counter(base(c.get("kernel", "?")) for c in launches).items())),
+          dict(sorted(merged(counts["kernels"]).items())))
     check("failed allocation", {(c["ret"], c["error"], c["error_message"], c.get("bytes")) for c in calls
                                 if c["func"] == "cudaMalloc" and c["status"] == "error"},
           {(2, "cudaErrorMemoryAllocation", "out of memory", 1 << 50)})
@@ -68,6 +88,8 @@ else:
     for func, n in sorted(counts.items()):
         check(func, seen.get(func, 0), n)
     n, size = 1 << 16, 4 << 16
+    check("launches by name", sorted(collections.Counter(c.get("kernel") for c in some(func="cudaLaunchKernel")).items()),
+          [("add_grid(float*, int)", 50), ("scale(float*, float, int)", 100)])
     check("scale: grid, block, shared", len(some(func="cudaLaunchKernel", grid=[64, 1, 1], block=[256, 1, 1],
                                                  shared_bytes=1024)), 100)
     check("add_grid: grid, block, shared", len(some(func="cudaLaunchKernel", grid=[8, 4, 2], block=[16, 8, 1],

@@ -52,4 +52,12 @@ import collections, json
 pairs = collections.Counter((c["parent"], c.get("symbol", c["func"])) for c in map(json.loads, open("nested.jsonl"))
                             if c["type"] == "call" and c.get("depth"))
 print(json.dumps(sorted([*k, n] for k, n in pairs.items())))'
+echo "seconds of a PyTorch import, alone and traced, three times each:"
+for _ in 1 2 3; do
+	for with in "" "$tap -q -o import.jsonl --"; do
+		begun=$(date +%s.%N)
+		$with python3 -c 'import torch'
+		echo "  ${with:+traced }$(echo "$(date +%s.%N) - $begun" | bc 2>/dev/null || python3 -c "import time; print(time.time() - $begun)")"
+	done
+done
 exit $failed
