@@ -167,7 +167,7 @@ void devices_name(const struct devices *devices, struct call *call, const struct
 
 /* ---- life ---- */
 
-static unsigned count_devices(void)
+unsigned devices_of_host(void)
 {
 	DIR *dir = opendir("/proc/driver/nvidia/gpus");
 	struct dirent *entry;
@@ -180,12 +180,12 @@ static unsigned count_devices(void)
 	return n;
 }
 
-struct devices *devices_new(void)
+struct devices *devices_new(unsigned host_devices)
 {
 	struct devices *devices = calloc(1, sizeof(*devices));
 
 	if (devices)
-		devices->only_one = count_devices() == 1;
+		devices->only_one = host_devices == 1;
 	return devices;
 }
 

@@ -17,8 +17,14 @@
 
 struct devices;
 
-/** devices_new - NULL when out of memory */
-struct devices *devices_new(void);
+/** devices_of_host - how many NVIDIA devices the host has, 0 where that is not known */
+unsigned devices_of_host(void);
+
+/**
+ * devices_new - NULL when out of memory
+ * @host_devices: devices_of_host(); with one there is no other to be current
+ */
+struct devices *devices_new(unsigned host_devices);
 void devices_free(struct devices *devices);
 
 /**

@@ -188,7 +188,7 @@ struct known *known_new(const struct known_options *options)
 	known->options = *options;
 	known->threads = threads_new();
 	known->processes = processes_new();
-	known->devices = devices_new();
+	known->devices = devices_new(devices_of_host());
 	if (names)
 		known->kernels = kernels_new(options->plans, options->config->names);
 	if (known->threads && known->processes && known->devices && (!names || known->kernels))

@@ -1,0 +1,71 @@
+"""The device of each call, through threads, contexts and forks; and what its number means."""
+
+import pathlib
+import subprocess
+
+import pytest
+import tap
+
+
+def check(run, expected):
+    allocations = run.named("cudaMalloc", "cuMemAlloc_v2")
+    for call in allocations:
+        known = call["bytes"] - 1000
+        assert call.get("device", -1) == known, (call["func"], call["bytes"], call.get("device"))
+    assert len(allocations) == expected
+
+
+@pytest.mark.parametrize("nested", ["0", "1"])
+@pytest.mark.parametrize("method", tap.PROBES)
+def test_followed(tmp_path, method, nested):
+    """Though none of the calls that change the device is selected."""
+    config = tap.config(tmp_path, "families: []\ninclude: [cudaMalloc, cuMemAlloc_v2]\n")
+    run = tap.trace(tmp_path, tap.program("devices"), options=["-c", config, f"--probes={method}"],
+                    env={"FAKE_CUDA_NESTED": nested})
+    assert set(run.counts) == {"cudaMalloc", "cuMemAlloc_v2"}
+    check(run, 20)
+    assert run.lost() == 0 and run.stop["calls"]["open"] == 0
+
+
+def test_uuid(tmp_path):
+    """A `device` event for each of a process's devices, once."""
+    run = tap.trace(tmp_path, tap.program("devices"), env={"FAKE_CUDA_NESTED": "0"})
+    told = run.of("device")
+    assert sorted(event["device"] for event in told) == [0, 1]
+    assert all(event["pid"] == run.calls[0]["pid"] and event["comm"] == "devices" for event in told)
+    check(run, 20)
+
+
+def test_older_process(tmp_path):
+    """A process that set its device before anybody looked: its device is not known until it is set again."""
+    config = tap.config(tmp_path, "families: []\ninclude: [cudaMemset]\n")
+    loop = subprocess.Popen([tap.program("scenes"), "loop"], stdout=subprocess.DEVNULL, env=tap.environment())
+    try:
+        with tap.running(["-c", config, "-p", loop.pid], tmp_path) as running:
+            running.wait_for(lambda text: text.count('"type":"call"') > 5, "calls")
+            run = running.end()
+    finally:
+        loop.kill()
+        loop.wait()
+    gpus = pathlib.Path("/proc/driver/nvidia/gpus")
+    only_one = gpus.exists() and len(list(gpus.iterdir())) == 1
+    assert {call.get("device") for call in run.calls} == {0 if only_one else None}
+
+
+def test_whole_host(tmp_path):
+    """A process that comes after the probes begins with the first device."""
+    library = tap.FAKE / "libcudart.so.13"
+    config = tap.config(tmp_path, f"families: []\nlibraries: [{library}]\ninclude: [cudaMemset]\n")
+    with tap.running(["-c", config], tmp_path) as running:
+        running.wait_attached("libcudart.so.13")
+        program = subprocess.run([tap.program("scenes"), "again", "3"], check=True, env=tap.environment())
+        assert program.returncode == 0
+        running.wait_for(lambda text: text.count('"type":"call"') == 3, "calls")
+        run = running.end()
+    assert [call.get("device") for call in run.calls] == [0, 0, 0]
+
+
+def test_explicit_device_stays(tmp_path):
+    config = tap.config(tmp_path, "families: []\ninclude: [cudaSetDevice]\n")
+    run = tap.trace(tmp_path, tap.program("devices"), options=["-c", config])
+    assert [call["device"] for call in run.calls] == [1, 3, 2, 7]
