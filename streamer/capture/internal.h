@@ -31,8 +31,8 @@ struct capture {
 	struct bpf_link *look; /* the program that walks over all threads */
 	struct probe_set *sets;
 	size_t nsets;
-	bool busy;    /* the last turn of the reader brought something */
-	size_t taken; /* records of this turn */
+	bool busy;           /* the last turn of the reader brought something, be it names */
+	size_t taken, named; /* records of this turn: of calls, of names */
 	capture_record_fn fn;
 	void *fn_ctx;
 };

@@ -25,7 +25,7 @@ static int take_name(void *ctx, void *data, size_t size)
 	struct capture *capture = ctx;
 
 	capture->fn(capture->fn_ctx, data, size);
-	return 0;
+	return ++capture->named >= CAPTURE_BATCH ? -EAGAIN : 0;
 }
 
 int ring_open(struct capture *capture)
@@ -74,37 +74,40 @@ static void sleep_until_woken(struct capture *capture, enum rec_armed armed)
 	__atomic_store_n(&capture->shared->armed, REC_ARMED_NO, __ATOMIC_SEQ_CST);
 }
 
+/* Returns the number of records of calls; whether there was anything at all goes into `busy`. */
 static size_t consume(struct capture *capture)
 {
-	capture->taken = 0;
+	capture->taken = capture->named = 0;
 	ring_buffer__consume(capture->names);
 	ring_buffer__consume(capture->ring);
+	capture->busy |= capture->taken || capture->named;
 	return capture->taken;
 }
 
 size_t capture_read(struct capture *capture, capture_record_fn fn, void *ctx, bool wait)
 {
 	enum rec_armed armed = capture->busy ? REC_ARMED_LEVEL : REC_ARMED_ANY;
-	size_t n;
+	size_t n = 0;
 
 	capture->fn = fn;
 	capture->fn_ctx = ctx;
 	if (!wait)
 		return consume(capture);
+	capture->busy = false;
 	/* ask first, look afterwards: a record committed in between is seen by one of both */
 	__atomic_store_n(&capture->shared->armed, armed, __ATOMIC_SEQ_CST);
-	n = armed == REC_ARMED_ANY ? consume(capture) : 0;
-	if (!n)
+	if (armed == REC_ARMED_ANY)
+		n = consume(capture);
+	if (!capture->busy)
 		sleep_until_woken(capture, armed);
 	else
 		__atomic_store_n(&capture->shared->armed, REC_ARMED_NO, __ATOMIC_SEQ_CST);
-	n += consume(capture);
-	capture->busy = n > 0;
-	return n;
+	return n + consume(capture);
 }
 
 void capture_read_names(struct capture *capture)
 {
+	capture->named = 0;
 	ring_buffer__consume(capture->names);
 }
 

@@ -83,3 +83,11 @@ def test_forks(tmp_path, scene):
     assert run.code == 0, run.stderr
     assert {call["grid"][0]: call.get("kernel") for call in run.named("cudaLaunchKernel")} == expected
     assert run.lost() == 0 and run.stop["calls"]["names_lost"] == 0
+
+
+@pytest.mark.parametrize("count,length", [(22000, 600), (3000, 4000)])
+def test_as_many_as_an_import_registers(tmp_path, count, length):
+    """A burst of names costs none of them and no call."""
+    run = tap.trace(tmp_path, tap.program("many_kernels"), count, length)
+    assert run.stop["calls"]["names_lost"] == 0, run.stop["calls"]
+    assert [call["kernel"] for call in run.calls if "kernel" in call] == [f"kernel_{count - 1:0{length - 7}d}"]
