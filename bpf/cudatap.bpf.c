@@ -619,8 +619,8 @@ static __always_inline void context_pop(struct thread_state *t)
 		return;
 	t->npushed = --n;
 	if (n < MAX_PUSHED) {
-		t->context = t->pushed[n].context;
 		t->device = t->pushed[n].device;
+		context_current(t, t->pushed[n].context, true);
 	}
 }
 
@@ -657,6 +657,8 @@ __noinline int follow(struct thread_state *t, u32 depth, u32 row)
 		context_known(out, device);
 		if (desc->follow == REC_FOLLOW_CREATE)
 			context_push(t, out, inside);
+		else if (out == t->context) /* the runtime makes it current first */
+			t->device = device;
 		break;
 	case REC_FOLLOW_SET:
 		context_current(t, arg, inside);

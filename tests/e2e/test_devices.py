@@ -23,7 +23,7 @@ def test_followed(tmp_path, method, nested):
     run = tap.trace(tmp_path, tap.program("devices"), options=["-c", config, f"--probes={method}"],
                     env={"FAKE_CUDA_NESTED": nested})
     assert set(run.counts) == {"cudaMalloc", "cuMemAlloc_v2"}
-    check(run, 20)
+    check(run, 24)
     assert run.lost() == 0 and run.stop["calls"]["open"] == 0
 
 
@@ -33,7 +33,7 @@ def test_uuid(tmp_path):
     told = run.of("device")
     assert sorted(event["device"] for event in told) == [0, 1]
     assert all(event["pid"] == run.calls[0]["pid"] and event["comm"] == "devices" for event in told)
-    check(run, 20)
+    check(run, 24)
 
 
 def test_older_process(tmp_path):

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cuda_api.h"
+#include "tests/fake/fake_cuda.h"
 
 typedef struct {
 	unsigned char bytes[16];
@@ -40,7 +41,7 @@ static void driver_on(int device)
 
 static void *other_thread(void *arg)
 {
-	CUcontext popped;
+	CUcontext popped, late = (CUcontext)0x1230, later = (CUcontext)0x4560;
 
 	/* each thread begins with the first one, whatever others have set */
 	runtime_on(0);
@@ -59,8 +60,19 @@ static void *other_thread(void *arg)
 	cuCtxSetCurrent(primary[6]);
 	driver_on(6);
 	/* made before anybody looked, as far as one can tell */
-	cuCtxSetCurrent((CUcontext)0x1230);
+	cuCtxSetCurrent(late);
 	driver_on(-1);
+	cuCtxPushCurrent_v2(primary[6]);
+	driver_on(6);
+	/* as the runtime does: what it is for is said when it is current already, or below */
+	fake_cuda_set("cuDevicePrimaryCtxRetain", FAKE_CUDA_NO_OUTS, 0, 0);
+	cuDevicePrimaryCtxRetain(&late, 1);
+	cuCtxPopCurrent_v2(&popped);
+	driver_on(1);
+	cuCtxSetCurrent(later);
+	driver_on(-1);
+	cuDevicePrimaryCtxRetain(&later, 5);
+	driver_on(5);
 	cudaSetDevice(2);
 	runtime_on(2);
 	return arg;
