@@ -1,21 +1,38 @@
 /* Records that are no calls, and the caches that they fill. */
 #include "known.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#include "../enrich/cmdlines.h"
 #include "../enrich/devices.h"
 #include "../enrich/enrich.h"
 #include "../enrich/kernels.h"
 #include "../enrich/processes.h"
 #include "bodies.h"
 
+#define KNOWN_CMDLINE (1ull << 2) /* of config.fields.process */
+
+/* A command line on its way from the thread that read it. */
+struct answer {
+	struct answer *next;
+	uint32_t tgid;
+	uint64_t start_ns;
+	size_t len;
+	char words[];
+};
+
 struct known {
 	struct known_options options;
 	struct threads *threads;
 	struct processes *processes;
 	struct devices *devices;
-	struct kernels *kernels; /* NULL: names are off */
+	struct kernels *kernels;   /* NULL: names are off */
+	struct cmdlines *cmdlines; /* NULL: not wanted */
+	pthread_mutex_t lock;
+	struct answer *answers;
 };
 
 /* ---- records ---- */
@@ -47,6 +64,8 @@ static void take_thread(struct known *known, const struct rec_thread *rec, size_
 	thread = threads_find(known->threads, rec->pid_tgid);
 	if (thread)
 		threads_set_process(thread, process_ref(process));
+	if (is_new && known->cmdlines && rec->pid)
+		cmdlines_ask(known->cmdlines, process->tgid, (pid_t)rec->pid, process->start_ns);
 	if (is_new)
 		known->options.event(known->options.ctx, EVENT_PROCESS, body_process_start(process));
 	tell_devices(known, process);
@@ -107,6 +126,51 @@ void known_record(struct known *known, const void *record, size_t size)
 	case REC_FORK:
 		take_fork(known, record);
 		break;
+	}
+}
+
+/* ---- command lines ---- */
+
+/* Runs in their thread. */
+static void take_cmdline(void *ctx, uint32_t tgid, uint64_t start_ns, const char *words, size_t len)
+{
+	struct answer *answer = malloc(sizeof(*answer) + len);
+	struct known *known = ctx;
+
+	if (!answer)
+		return;
+	*answer = (struct answer){.tgid = tgid, .start_ns = start_ns, .len = len};
+	memcpy(answer->words, words, len);
+	pthread_mutex_lock(&known->lock);
+	answer->next = known->answers;
+	known->answers = answer;
+	pthread_mutex_unlock(&known->lock);
+}
+
+static struct answer *take_answers(struct known *known)
+{
+	struct answer *answers;
+
+	pthread_mutex_lock(&known->lock);
+	answers = known->answers;
+	known->answers = NULL;
+	pthread_mutex_unlock(&known->lock);
+	return answers;
+}
+
+void known_turn(struct known *known)
+{
+	struct answer *answer, *next;
+	struct process *process;
+
+	for (answer = known->cmdlines ? take_answers(known) : NULL; answer; answer = next) {
+		next = answer->next;
+		process = processes_find(known->processes, answer->tgid);
+		if (process && process->start_ns == answer->start_ns) {
+			process_set_cmdline(process, answer->words, answer->len);
+			threads_renew(known->threads, answer->tgid);
+		}
+		free(answer);
 	}
 }
 
@@ -180,6 +244,7 @@ void known_attached(struct known *known, unsigned attach_id)
 
 struct known *known_new(const struct known_options *options)
 {
+	bool cmdlines = options->config->fields.process & KNOWN_CMDLINE;
 	bool names = options->config->names != KERNELS_OFF;
 	struct known *known = calloc(1, sizeof(*known));
 
@@ -189,9 +254,13 @@ struct known *known_new(const struct known_options *options)
 	known->threads = threads_new();
 	known->processes = processes_new();
 	known->devices = devices_new(devices_of_host());
+	pthread_mutex_init(&known->lock, NULL);
+	if (cmdlines)
+		known->cmdlines = cmdlines_new(take_cmdline, known);
 	if (names)
 		known->kernels = kernels_new(options->plans, options->config->names);
-	if (known->threads && known->processes && known->devices && (!names || known->kernels))
+	if (known->threads && known->processes && known->devices && (!names || known->kernels) &&
+	    (!cmdlines || known->cmdlines))
 		return known;
 	known_free(known);
 	return NULL;
@@ -199,8 +268,15 @@ struct known *known_new(const struct known_options *options)
 
 void known_free(struct known *known)
 {
+	struct answer *answer, *next;
+
 	if (!known)
 		return;
+	cmdlines_free(known->cmdlines);
+	for (answer = known->answers; answer; answer = next) {
+		next = answer->next;
+		free(answer);
+	}
 	threads_free(known->threads);
 	processes_free(known->processes);
 	devices_free(known->devices);

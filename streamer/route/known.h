@@ -42,6 +42,9 @@ struct thread *known_call(struct known *known, struct call *call);
 /** known_count - the call becomes an event: add it to its process's totals */
 void known_count(struct thread *thread, const struct call *call);
 
+/** known_turn - take in what has been found out beside the records since the last turn */
+void known_turn(struct known *known);
+
 /** known_settle - the ring has been read to its end */
 void known_settle(struct known *known);
 

@@ -225,7 +225,10 @@ static void tick(struct stream *stream, bool last)
 
 static size_t read_records(struct stream *stream, bool wait)
 {
-	size_t n = capture_read(stream->options.capture, take_record, stream, wait);
+	size_t n;
+
+	known_turn(stream->known);
+	n = capture_read(stream->options.capture, take_record, stream, wait);
 
 	if (n < CAPTURE_BATCH)
 		known_settle(stream->known);

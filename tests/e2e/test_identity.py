@@ -96,6 +96,17 @@ def test_other_formats(tmp_path, top, form):
     assert tap.program("scenes") in line and f"/{top.name}/docker-{CONTAINER}.scope" in line
 
 
+def test_cmdline(tmp_path):
+    """Only when it is asked for; secrets may stand in it."""
+    config = few(tmp_path, "fields: {process: [cmdline]}\n")
+    script = f"{tap.program('scenes')} loop & sleep 0.7; kill -KILL $!; wait"
+    run = tap.trace(tmp_path, "sh", "-c", script, options=config, env={"FAKE_CUDA_NESTED": "0"})
+    assert run.calls[-1]["cmdline"] == f"{tap.program('scenes')} loop"
+    assert "exe" not in run.calls[-1] and "uid" not in run.calls[-1]
+    assert run.of("process")[-1]["cmdline"] == run.calls[-1]["cmdline"]
+    assert "cmdline" in tap.run_plain("check", *config).stdout
+
+
 def test_a_millisecond(tmp_path, top):
     """A thousand processes that end at once, in two containers: each is told of with all that it was."""
     other = "fedcba9876543210" * 4
