@@ -126,6 +126,17 @@ static void check_spool(const struct config_sink *sink, const struct node *node,
 		errors_add(errors, &spool->mark, "sink %s: a spool needs a \"path\"", QUOTE(sink->name));
 }
 
+/* Has it what it must have? A mistake that was told of another profile is not counted again in this one, so
+ * that no news does not mean no mistakes. */
+static bool has_required(const struct config_sink *sink)
+{
+	for (const struct key *key = sink->ops->keys; key && key->name; key++)
+		if (key->required && key->type == KEY_STRING &&
+		    !*(char *const *)((const char *)sink->options + key->offset))
+			return false;
+	return true;
+}
+
 static void sink_read(struct config *config, const struct node *name, const struct node *node,
 		      struct errors *errors)
 {
@@ -150,7 +161,7 @@ static void sink_read(struct config *config, const struct node *name, const stru
 	if (errors->total == before && !errors->partial && !node->unset)
 		check_spool(sink, node, errors);
 	/* the kind's own check may rely on each value being right */
-	if (errors->total == before && !errors->partial && !node->unset && ops->check &&
+	if (errors->total == before && !errors->partial && !node->unset && has_required(sink) && ops->check &&
 	    ops->check(sink->options, why, sizeof(why)))
 		errors_add(errors, &node->mark, "sink %s: %s", QUOTE(name->text), why);
 }
