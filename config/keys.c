@@ -29,7 +29,8 @@ static const char *const statuses[] = {
 	NULL,
 };
 /* as encode_field_names[] has them from ENCODE_PROCESS_FIELD on */
-static const char *const process_words[] = {"uid", "exe", "cmdline", "cgroup", "container_id", "pod_uid", NULL};
+static const char *const process_words[] = {"uid",          "exe",     "cmdline", "cgroup",
+					    "container_id", "pod_uid", NULL};
 static const char *const when_full[] = {
 	[SINK_DROP_NEWEST] = "drop_newest",
 	[SINK_DROP_OLDEST] = "drop_oldest",
