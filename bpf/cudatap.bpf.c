@@ -929,7 +929,9 @@ static __always_inline void leave(struct regs *ctx, bool sleepable)
 		return;
 	cookie = bpf_get_attach_cookie(ctx);
 	if (!t || !t->depth) {
-		if (t || is_selected(bpf_get_current_task_btf()))
+		/* a row that is OFF has its probes for a moment yet, and no frames */
+		if (shared.row_state[cookie & (REC_MAX_ROWS - 1)] != REC_ROW_OFF &&
+		    (t || is_selected(bpf_get_current_task_btf())))
 			c->v[REC_ORPHAN_EXITS]++;
 		return;
 	}
@@ -1000,6 +1002,20 @@ static __always_inline u32 open_calls(struct thread_state *t)
 		if (i >= depth)
 			break;
 		if (f->muted || f->state & REC_ROW_ON)
+			n++;
+	}
+	return n;
+}
+
+/* Calls that still need the probes of rows that are OFF by now. */
+static __always_inline u32 leaving_calls(struct thread_state *t)
+{
+	u32 depth = t->depth, i, n = 0;
+
+	for (i = 0; i < REC_MAX_DEPTH; i++) {
+		if (i >= depth)
+			break;
+		if (shared.row_state[frame_at(t, i)->rec.cookie & (REC_MAX_ROWS - 1)] == REC_ROW_OFF)
 			n++;
 	}
 	return n;
@@ -1188,6 +1204,7 @@ int on_look(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	shared.open_calls += open_calls(t);
+	shared.leaving_calls += leaving_calls(t);
 	if (!shared.open_after_ns)
 		return 0;
 	now = bpf_ktime_get_boot_ns();

@@ -2,6 +2,9 @@
 #ifndef CUDATAP_CAPTURE_INTERNAL_H
 #define CUDATAP_CAPTURE_INTERNAL_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
@@ -9,18 +12,30 @@
 
 enum { SIDE_ENTRY, SIDE_RETURN, SIDE_SESSION, NSIDES };
 
-/* One set of descriptors that hold probes of one attach id. */
+/* One set of descriptors that hold probes of one attach id, of functions that belong together. */
 struct probe_set {
 	unsigned attach_id;
 	unsigned functions;
-	int *fds; /* links (and, classic, perf events), in the order to be closed */
+	uint64_t rows[REC_MAX_ROWS / 64]; /* those of the functions, as bits */
+	int *fds;                         /* links, those of the return side first */
+	size_t nfds, nreturn;
+};
+
+/* Descriptors on their way out, closed by several threads: the kernel waits in each close(2), for all at
+ * once. */
+struct closing {
+	pthread_t threads[32];
+	unsigned nthreads;
+	int *fds;
 	size_t nfds;
+	atomic_size_t next;
 };
 
 struct capture {
 	struct bpf_object *object;
 	struct ring_buffer *ring, *names;
 	enum capture_method method;
+	const struct plan *plans;
 	uint64_t flush_ns;
 	struct rec_shared *shared;
 	size_t shared_size;
@@ -31,8 +46,9 @@ struct capture {
 	struct bpf_link *look; /* the program that walks over all threads */
 	struct probe_set *sets;
 	size_t nsets;
-	bool busy;           /* the last turn of the reader brought something, be it names */
-	size_t taken, named; /* records of this turn: of calls, of names */
+	struct closing closing; /* of retired sets */
+	bool busy;              /* the last turn of the reader brought something, be it names */
+	size_t taken, named;    /* records of this turn: of calls, of names */
 	capture_record_fn fn;
 	void *fn_ctx;
 };
@@ -42,6 +58,11 @@ struct capture {
 /** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
  * all else, need; what does not fit fails later, by itself */
 void capture_need_files(const struct capture *capture, size_t more);
+
+/* detach.c */
+
+/** closing_wait - until all that was given to be closed is */
+void closing_wait(struct closing *closing);
 
 /* ring.c */
 int ring_open(struct capture *capture);

@@ -12,13 +12,17 @@
 #include "../route/stream.h"
 #include "trace.h"
 
-/* A file with probes on it. */
-struct attached {
+/* A file that holds CUDA functions, with probes on those that are wanted. */
+struct target {
 	char *path;
-	unsigned functions;
+	int fd; /* to put further probes on it */
+	struct find_image image;
+	pid_t pid;            /* through which it was found; 0: through none */
+	unsigned functions;   /* with probes */
+	bool was_probed;      /* it has had probes */
 	struct shown_key key; /* what the file was then */
 	int change;           /* inotify watch, or -1 */
-	bool gone;            /* detached again */
+	bool gone;            /* written over: it is another one now */
 };
 
 struct trace {
@@ -30,13 +34,14 @@ struct trace {
 	struct stream *stream;
 	struct launch *launch; /* with a command */
 	struct launch_user user;
-	struct find_watch *watch;  /* of new mappings; NULL where every file is shown before it is mapped */
-	struct shown *looked;      /* files that were looked into */
-	struct attached *attached; /* [attach id - 1] */
-	unsigned nattached;
-	unsigned refused;  /* CUDA libraries that could not be probed */
-	uint64_t start_ns; /* CLOCK_MONOTONIC */
-	int look_fd;       /* timer: look for calls that hang */
+	struct find_watch *watch; /* of new mappings; NULL where every file is shown before it is mapped */
+	struct shown *looked;     /* files that were looked into */
+	struct target *targets;   /* [attach id - 1] */
+	unsigned ntargets;
+	unsigned nattached; /* of these, so many have had probes */
+	unsigned refused;   /* CUDA libraries that could not be probed */
+	uint64_t start_ns;  /* CLOCK_MONOTONIC */
+	int look_fd;        /* timer: look for calls that hang */
 	int epoll_fd, signal_fd, duplicate_fds[2];
 	int changes_fd; /* inotify: files with probes are written to */
 	int *pid_fds;   /* of -p, -1 when ended */
@@ -59,7 +64,18 @@ int targets_find(struct trace *trace);
 void targets_show(struct trace *trace, pid_t pid, int fd, const char *path);
 /** targets_new_mappings - the watch has records */
 void targets_new_mappings(struct trace *trace);
-/** targets_detach - remove a file's probes, with a `detach` event */
+/** targets_extend - put probes on the functions that a new selection wants as well
+ * @state: [table_nrows], not in effect yet */
+void targets_extend(struct trace *trace, const uint8_t *state);
+/* Functions, over all files. */
+struct targets_difference {
+	unsigned attached, detached;
+};
+/** targets_compare - what another selection adds and takes away */
+struct targets_difference targets_compare(const struct trace *trace, const uint8_t *from, const uint8_t *to);
+/** targets_settle - the selection in effect is another one: what no file has to have any more goes */
+void targets_settle(struct trace *trace);
+/** targets_detach - remove a file's probes for good, with a `detach` event */
 void targets_detach(struct trace *trace, unsigned attach_id, const char *reason);
 /** targets_changes - files were written to: their probes are wrong from now on, and go */
 void targets_changes(struct trace *trace);

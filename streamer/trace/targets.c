@@ -1,7 +1,8 @@
 /*
  * Which files get probes, and the `attach` and `detach` events that say so.
  * A file is looked into once; its functions that are neither wanted nor
- * needed as enclosing calls are left alone.
+ * needed as enclosing calls are left alone, until another selection wants
+ * them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,17 +17,18 @@
 #include "../route/known.h"
 #include "internal.h"
 
-static json_t *attach_body(const struct trace *trace, unsigned id, const char *path,
-			   const struct find_image *image, const struct capture_attached *result, pid_t pid,
+static json_t *attach_body(const struct trace *trace, unsigned id, const struct capture_attached *result,
 			   uint64_t duration_ns)
 {
+	const struct target *target = &trace->targets[id - 1];
+	const struct find_image *image = &target->image;
 	json_t *apis = json_array(), *body;
 	int i;
 
 	for (i = 0; i < TABLE_NAPIS; i++)
 		if (image->has[i])
 			json_array_append_new(apis, json_string(i == TABLE_RUNTIME ? "runtime" : "driver"));
-	body = json_pack("{sI so}", "attach_id", (json_int_t)id, "path", encode_string(path));
+	body = json_pack("{sI so}", "attach_id", (json_int_t)id, "path", encode_string(target->path));
 	if (image->build_id)
 		json_object_set_new(body, "build_id", json_string(image->build_id));
 	if (image->soname)
@@ -39,8 +41,8 @@ static json_t *attach_body(const struct trace *trace, unsigned id, const char *p
 	json_object_set_new(body, "failed", json_integer(result->failed));
 	json_object_set_new(body, "method",
 			    json_string(capture_method_names[capture_method(trace->capture)]));
-	if (pid)
-		json_object_set_new(body, "pid", json_integer(pid));
+	if (target->pid)
+		json_object_set_new(body, "pid", json_integer(target->pid));
 	json_object_set_new(body, "duration_ns", json_integer(duration_ns));
 	return body;
 }
@@ -54,57 +56,79 @@ static int watch_changes(const struct trace *trace, int fd)
 	return inotify_add_watch(trace->changes_fd, path, IN_MODIFY);
 }
 
-static int remember(struct trace *trace, int fd, const struct shown_key *key, const char *path,
-		    unsigned functions)
+/* Takes the image over. Returns the attach id, or 0 when out of memory. */
+static unsigned remember(struct trace *trace, int fd, const struct shown_key *key, const char *path,
+			 pid_t pid, struct find_image *image)
 {
-	struct attached *grown = realloc(trace->attached, (trace->nattached + 1) * sizeof(*grown));
+	struct target *grown = reallocarray(trace->targets, trace->ntargets + 1, sizeof(*grown));
+	struct target target = {.path = strdup(path),
+				.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
+				.image = *image,
+				.pid = pid,
+				.key = *key,
+				.change = -1};
 
-	if (!grown)
-		return -ENOMEM;
-	trace->attached = grown;
-	grown[trace->nattached] = (struct attached){.path = strdup(path),
-						    .functions = functions,
-						    .key = *key,
-						    .change = watch_changes(trace, fd)};
-	trace->nattached++;
-	return 0;
+	if (grown)
+		trace->targets = grown;
+	if (!grown || !target.path) {
+		free(target.path);
+		close(target.fd);
+		return 0;
+	}
+	memset(image, 0, sizeof(*image));
+	trace->targets[trace->ntargets] = target;
+	return ++trace->ntargets;
 }
 
-/* The functions that are to be probed, in place; returns how many. */
-static size_t keep_wanted(const struct trace *trace, const char *path, struct find_image *image)
+static void say_unknown(const struct target *target, const uint8_t *state)
 {
-	size_t i, n = 0, unknown = 0;
+	size_t i, unknown = 0;
 
-	for (i = 0; i < image->nfunctions; i++) {
-		if (trace->row_state[image->functions[i].row] == REC_ROW_OFF)
-			continue;
-		if (image->functions[i].shape_unknown)
-			unknown++; /* arguments read by another major's prototype would be wrong */
-		else
-			image->functions[n++] = image->functions[i];
-	}
+	for (i = 0; i < target->image.nfunctions; i++)
+		unknown += target->image.functions[i].shape_unknown &&
+			   state[target->image.functions[i].row] != REC_ROW_OFF;
+	/* arguments read by another major's prototype would be wrong */
 	if (unknown)
 		log_msg("%s: %zu functions are not traced: their parameters changed between CUDA versions, "
 			"and "
 			"nothing in the file tells its version",
-			path, unknown);
-	return n;
+			target->path, unknown);
 }
 
-/* Probes on all functions, for every selected process or for all. */
-static int attach_functions(struct trace *trace, int fd, unsigned id, const struct find_image *image,
-			    size_t n, struct capture_attached *ret_result)
+static bool is_wanted(const struct find_function *function, const uint8_t *state)
+{
+	return state[function->row] != REC_ROW_OFF && !function->shape_unknown;
+}
+
+/* The functions that want a probe and have none; to be freed. */
+static struct find_function *list_missing(const struct trace *trace, unsigned id, const uint8_t *state,
+					  size_t *ret_n)
+{
+	const struct find_image *image = &trace->targets[id - 1].image;
+	struct find_function *list = calloc(image->nfunctions + 1, sizeof(*list));
+	size_t i;
+
+	*ret_n = 0;
+	for (i = 0; list && i < image->nfunctions; i++)
+		if (is_wanted(&image->functions[i], state) &&
+		    !capture_is_probed(trace->capture, id, image->functions[i].row))
+			list[(*ret_n)++] = image->functions[i];
+	return list;
+}
+
+/* Probes on these functions, for every selected process or for all. */
+static int attach_functions(struct trace *trace, unsigned id, const struct find_function *list, size_t n,
+			    struct capture_attached *ret_result)
 {
 	size_t npids = trace->launch ? 0 : trace->config->pids.n, i;
+	int fd = trace->targets[id - 1].fd, err = -ESRCH, one_err;
 	struct capture_attached one;
-	int err = -ESRCH, one_err;
 
 	if (!npids)
-		return capture_attach(trace->capture, fd, id, image->functions, n, 0, ret_result);
+		return capture_attach(trace->capture, fd, id, list, n, 0, ret_result);
 	memset(ret_result, 0, sizeof(*ret_result));
 	for (i = 0; i < npids; i++) {
-		one_err = capture_attach(trace->capture, fd, id, image->functions, n,
-					 trace->config->pids.list[i], &one);
+		one_err = capture_attach(trace->capture, fd, id, list, n, trace->config->pids.list[i], &one);
 		if (!one_err || err == -ESRCH) {
 			err = err ? one_err : 0;
 			*ret_result = one;
@@ -113,36 +137,46 @@ static int attach_functions(struct trace *trace, int fd, unsigned id, const stru
 	return err;
 }
 
-static void attach_image(struct trace *trace, int fd, const struct shown_key *key, const char *path,
-			 pid_t pid, struct find_image *image)
+static void say_attach(struct trace *trace, const char *path, size_t n, int err,
+		       const struct capture_attached *result)
 {
-	unsigned id = trace->nattached + 1;
-	struct capture_attached result;
-	size_t n = keep_wanted(trace, path, image);
-	uint64_t start = control_now_ns();
-	int err;
-
-	if (!n)
-		return;
-	err = attach_functions(trace, fd, id, image, n, &result);
 	if (err == -ESRCH)
 		return; /* the process has ended */
 	if (err) {
 		trace->refused++;
 		log_msg("%s: cannot probe: %s; see `cudatap doctor`", path, strerror(-err));
-		return;
+	} else if (result->failed) {
+		log_msg("%s: %u of %zu functions cannot be probed: %s", path, result->failed, n,
+			strerror(result->error));
 	}
-	if (result.failed)
-		log_msg("%s: %u of %zu functions cannot be probed: %s", path, result.failed, n,
-			strerror(result.error));
-	if (remember(trace, fd, key, path, result.functions)) {
-		capture_detach(trace->capture, id);
-		log_msg("%s: cannot probe: out of memory", path);
+}
+
+/* Probes on what a selection wants and has none. */
+static void attach_missing(struct trace *trace, unsigned id, const uint8_t *state)
+{
+	struct target *target = &trace->targets[id - 1];
+	struct capture_attached result;
+	uint64_t start = control_now_ns();
+	bool first = !target->functions;
+	size_t n;
+	struct find_function *list = list_missing(trace, id, state, &n);
+	int err = n ? attach_functions(trace, id, list, n, &result) : 0;
+
+	free(list);
+	if (!n)
 		return;
-	}
+	say_attach(trace, target->path, n, err, &result);
+	if (err)
+		return;
+	target->functions += result.functions;
+	if (!first)
+		return;
+	if (target->change < 0)
+		target->change = watch_changes(trace, target->fd);
+	trace->nattached += !target->was_probed;
+	target->was_probed = true;
 	known_attached(stream_known(trace->stream), id);
-	stream_post(trace->stream, EVENT_ATTACH,
-		    attach_body(trace, id, path, image, &result, pid, control_now_ns() - start));
+	stream_post(trace->stream, EVENT_ATTACH, attach_body(trace, id, &result, control_now_ns() - start));
 }
 
 static bool is_inode(const struct shown_key *a, const struct shown_key *b)
@@ -159,8 +193,8 @@ static void detach_outdated(struct trace *trace, const struct shown_key *key)
 {
 	unsigned i;
 
-	for (i = 0; i < trace->nattached; i++)
-		if (is_inode(&trace->attached[i].key, key))
+	for (i = 0; i < trace->ntargets; i++)
+		if (is_inode(&trace->targets[i].key, key))
 			targets_detach(trace, i + 1, "changed");
 }
 
@@ -169,6 +203,7 @@ static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 {
 	struct find_image image;
 	struct shown_key key;
+	unsigned id;
 	int err;
 
 	err = shown_key(fd, "", AT_EMPTY_PATH, &key);
@@ -182,8 +217,14 @@ static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 	err = find_image_read(fd, &image);
 	if (err)
 		return err;
-	attach_image(trace, fd, &key, path, pid, &image);
-	find_image_free(&image);
+	id = remember(trace, fd, &key, path, pid, &image);
+	if (id) {
+		say_unknown(&trace->targets[id - 1], trace->row_state);
+		attach_missing(trace, id, trace->row_state);
+	} else {
+		log_msg("%s: cannot probe: out of memory", path);
+		find_image_free(&image);
+	}
 	return 0;
 }
 
@@ -322,21 +363,86 @@ void targets_new_mappings(struct trace *trace)
 		find_in_processes(show_file, trace); /* records were dropped */
 }
 
+static void post_detach(struct trace *trace, unsigned id, unsigned functions, const char *reason)
+{
+	stream_post(trace->stream, EVENT_DETACH,
+		    json_pack("{sI so sI ss}", "attach_id", (json_int_t)id, "path",
+			      encode_string(trace->targets[id - 1].path), "functions", (json_int_t)functions,
+			      "reason", reason));
+}
+
 void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
 {
-	struct attached *attached;
+	struct target *target;
 
-	if (!attach_id || attach_id > trace->nattached || trace->attached[attach_id - 1].gone)
+	if (!attach_id || attach_id > trace->ntargets || trace->targets[attach_id - 1].gone)
 		return;
-	attached = &trace->attached[attach_id - 1];
-	attached->gone = true;
-	if (attached->change >= 0)
-		inotify_rm_watch(trace->changes_fd, attached->change);
+	target = &trace->targets[attach_id - 1];
+	target->gone = true;
+	if (target->change >= 0)
+		inotify_rm_watch(trace->changes_fd, target->change);
+	close(target->fd);
+	target->fd = -1;
 	capture_detach(trace->capture, attach_id);
-	stream_post(trace->stream, EVENT_DETACH,
-		    json_pack("{sI so sI ss}", "attach_id", (json_int_t)attach_id, "path",
-			      encode_string(attached->path), "functions", (json_int_t)attached->functions,
-			      "reason", reason));
+	if (target->functions)
+		post_detach(trace, attach_id, target->functions, reason);
+	target->functions = 0;
+}
+
+/* ---- another selection ---- */
+
+void targets_extend(struct trace *trace, const uint8_t *state)
+{
+	unsigned id;
+
+	for (id = 1; id <= trace->ntargets; id++)
+		if (!trace->targets[id - 1].gone)
+			attach_missing(trace, id, state);
+}
+
+struct targets_difference targets_compare(const struct trace *trace, const uint8_t *from, const uint8_t *to)
+{
+	struct targets_difference difference = {0};
+	unsigned i;
+	size_t j;
+
+	for (i = 0; i < trace->ntargets; i++)
+		for (j = 0; j < trace->targets[i].image.nfunctions && !trace->targets[i].gone; j++) {
+			const struct find_function *function = &trace->targets[i].image.functions[j];
+			bool was = is_wanted(function, from), is = is_wanted(function, to);
+
+			difference.attached += is && !was;
+			difference.detached += was && !is;
+		}
+	return difference;
+}
+
+static unsigned count_probed(const struct trace *trace, unsigned id)
+{
+	const struct find_image *image = &trace->targets[id - 1].image;
+	unsigned n = 0;
+	size_t i;
+
+	for (i = 0; i < image->nfunctions; i++)
+		n += is_wanted(&image->functions[i], trace->row_state) &&
+		     capture_is_probed(trace->capture, id, image->functions[i].row);
+	return n;
+}
+
+void targets_settle(struct trace *trace)
+{
+	unsigned id, had;
+
+	for (id = 1; id <= trace->ntargets; id++) {
+		struct target *target = &trace->targets[id - 1];
+
+		if (target->gone)
+			continue;
+		had = target->functions;
+		target->functions = count_probed(trace, id);
+		if (had && !target->functions)
+			post_detach(trace, id, had, "reload");
+	}
 }
 
 void targets_changes(struct trace *trace)
@@ -349,8 +455,8 @@ void targets_changes(struct trace *trace)
 	while ((n = read(trace->changes_fd, events, sizeof(events))) > 0)
 		for (at = 0; at < n; at += sizeof(*event) + event->len) {
 			event = (const void *)(events + at);
-			for (i = 0; i < trace->nattached && event->mask & IN_MODIFY; i++)
-				if (trace->attached[i].change == event->wd)
+			for (i = 0; i < trace->ntargets && event->mask & IN_MODIFY; i++)
+				if (trace->targets[i].change == event->wd)
 					targets_detach(trace, i + 1, "changed");
 		}
 }
@@ -359,9 +465,13 @@ void targets_free(struct trace *trace)
 {
 	unsigned i;
 
-	for (i = 0; i < trace->nattached; i++)
-		free(trace->attached[i].path);
-	free(trace->attached);
+	for (i = 0; i < trace->ntargets; i++) {
+		free(trace->targets[i].path);
+		find_image_free(&trace->targets[i].image);
+		if (trace->targets[i].fd >= 0)
+			close(trace->targets[i].fd);
+	}
+	free(trace->targets);
 	find_watch_free(trace->watch);
 	shown_free(trace->looked);
 }
