@@ -280,10 +280,20 @@ int config_load_text(const char *name, const char *text, size_t len, const struc
 	return load(name, text, len, overrides, out, ret_config);
 }
 
+struct config *config_ref(struct config *config)
+{
+	config->more_refs++;
+	return config;
+}
+
 void config_free(struct config *config)
 {
 	if (!config)
 		return;
+	if (config->more_refs) {
+		config->more_refs--;
+		return;
+	}
 	keys_free(&(struct key_set){config_keys, config}, 1);
 	for (size_t i = 0; i < config->files.n; i++)
 		free(config->files.list[i]);

@@ -1,6 +1,6 @@
 /*
  * The checked configuration: what YAML file and command line say, complete
- * with defaults. Made once, then read-only; freed by config_free().
+ * with defaults. Made once, then read-only; freed by the last config_free().
  */
 #ifndef CUDATAP_CONFIG_H
 #define CUDATAP_CONFIG_H
@@ -79,6 +79,7 @@ struct config_sink {
 };
 
 struct config {
+	unsigned more_refs;          /* beside the first one */
 	char *profile;               /* the one in effect; NULL: none */
 	struct config_strings files; /* that were read, included ones too; not stdin */
 	bool api[TABLE_NAPIS];
@@ -131,7 +132,10 @@ struct config_overrides {
  */
 int config_load(const char *path, const struct config_overrides *overrides, FILE *errors,
 		struct config **ret_config);
+/** config_free - drop a reference, and with the last one everything. NULL is fine. */
 void config_free(struct config *config);
+/** config_ref - one more reference; all of them belong to one thread */
+struct config *config_ref(struct config *config);
 
 /** config_print - the effective configuration as YAML that config_load() reads again (`cudatap check`).
  * Secrets are masked. */

@@ -484,7 +484,7 @@ struct known *stream_known(struct stream *stream)
 	return stream->known;
 }
 
-const struct fanout *stream_fanout(const struct stream *stream)
+struct fanout *stream_fanout(const struct stream *stream)
 {
 	return stream->fanout;
 }

@@ -40,7 +40,7 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 int stream_start(struct stream *stream);
 /** stream_known - what the stream knows of who calls, to be told more */
 struct known *stream_known(struct stream *stream);
-const struct fanout *stream_fanout(const struct stream *stream);
+struct fanout *stream_fanout(const struct stream *stream);
 
 /**
  * stream_post - emit an event that is no call, before the records that follow

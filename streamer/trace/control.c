@@ -143,10 +143,10 @@ static void on_signal(struct trace *trace, uint32_t index)
 			on_quit(trace, &info);
 			break;
 		case SIGHUP:
-			fanout_reopen((struct fanout *)stream_fanout(trace->stream));
+			fanout_reopen(stream_fanout(trace->stream));
 			break;
 		case SIGUSR1:
-			fanout_rotate((struct fanout *)stream_fanout(trace->stream));
+			fanout_rotate(stream_fanout(trace->stream));
 			break;
 		case SIGUSR2:
 			report_status(trace);
