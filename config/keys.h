@@ -35,13 +35,14 @@ enum key_type {
 };
 
 /* flags of a key */
-#define KEY_SECRET       (1 << 0) /* STRING: printed as "********"; KEY_file names a file that has it */
-#define KEY_POWER_OF_TWO (1 << 1) /* SIZE: a power of two, at least one page */
-#define KEY_NOT_EMPTY    (1 << 2) /* lists: at least one item */
-#define KEY_PATHS        (1 << 3) /* STRINGS with `words`: every other text has a "/" */
-#define KEY_LAYER        (1 << 4) /* says what is merged: settled before, and no part of the outcome */
-#define KEY_PARAMETERS   (1 << 5) /* STRINGS: names of parameters */
-#define KEY_RENAME       (1 << 6) /* FIELDS: new names by one of `words` */
+#define KEY_SECRET       (1 << 0)  /* STRING: printed as "********"; KEY_file names a file that has it */
+#define KEY_POWER_OF_TWO (1 << 1)  /* SIZE: a power of two, at least one page */
+#define KEY_NOT_EMPTY    (1 << 2)  /* lists: at least one item */
+#define KEY_PATHS        (1 << 3)  /* STRINGS with `words`: every other text has a "/" */
+#define KEY_LAYER        (1 << 4)  /* says what is merged: settled before, and no part of the outcome */
+#define KEY_PARAMETERS   (1 << 5)  /* STRINGS: names of parameters */
+#define KEY_RENAME       (1 << 6)  /* FIELDS: new names by one of `words` */
+#define KEY_AT_START     (1 << 12) /* a reload does not change it: it takes effect at the next start */
 
 struct key {
 	const char *name;

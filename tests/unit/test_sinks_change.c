@@ -353,7 +353,8 @@ static void test_storm(void **state)
 	static struct config_sink sinks[STORM_SINKS];
 	static char names[STORM_SINKS][16];
 	static uint64_t given[STORM_SINKS];
-	struct config_sink now[3];
+	static struct config_sink lists[STORM_SINKS][3]; /* they outlive the fan-out */
+	struct config_sink *now = lists[0];
 	unsigned seed = 7, next = 3;
 	struct look look = {0};
 	pthread_t thread;
@@ -367,7 +368,7 @@ static void test_storm(void **state)
 		m[i].delay_us = i % 5 ? 0 : 3000;
 		sinks[i] = i % 7 ? mock_sink(names[i], &m[i]) : any_sink(names[i], &shared_ops, &m[i]);
 	}
-	memcpy(now, sinks, sizeof(now));
+	memcpy(now, sinks, sizeof(lists[0]));
 	f = open_fanout(now, 3);
 	look.fanout = f;
 	pthread_create(&thread, NULL, look_main, &look);
@@ -377,6 +378,8 @@ static void test_storm(void **state)
 		unsigned which = rand_r(&seed) % 3;
 
 		same[which] = false;
+		memcpy(lists[next], now, sizeof(lists[0]));
+		now = lists[next];
 		now[which] = sinks[next++];
 		change = prepare(f, now, 3, same);
 		for (int i = 0; i < 50; i++, seq++)
