@@ -17,17 +17,15 @@ static_assert(sizeof(struct chunk) < 1u << 20 && CHUNK_LINES <= 1u << 12, "as st
 
 /* ---- life ---- */
 
-int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_origin *origin,
-	       fanout_loss_fn encode_loss, void *ctx, struct fanout **ret_fanout, char *error,
-	       size_t error_size)
+int fanout_open(const struct fanout_sinks *sinks, fanout_loss_fn encode_loss, void *ctx,
+		struct fanout **ret_fanout, char *error, size_t error_size)
 {
-	const struct fanout_sinks all = {.list = sinks, .n = n, .origin = origin};
 	struct fanout *fanout = calloc(1, sizeof(*fanout));
 	struct fanout_change *change;
 	int r;
 
 	if (!fanout) {
-		snprintf(error, error_size, "out of memory for %zu sinks", n);
+		snprintf(error, error_size, "out of memory for %zu sinks", sinks->n);
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&fanout->lock, NULL);
@@ -41,7 +39,7 @@ int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_orig
 	if (r)
 		snprintf(error, error_size, "cannot make sinks: %s", strerror(-r));
 	else
-		r = fanout_prepare(fanout, &all, &change, error, error_size);
+		r = fanout_prepare(fanout, sinks, &change, error, error_size);
 	if (r) {
 		fanout_free(fanout);
 		return r;
@@ -50,6 +48,15 @@ int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_orig
 	fanout_change_free(change);
 	*ret_fanout = fanout;
 	return 0;
+}
+
+int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_origin *origin,
+	       fanout_loss_fn encode_loss, void *ctx, struct fanout **ret_fanout, char *error,
+	       size_t error_size)
+{
+	const struct fanout_sinks all = {.list = sinks, .n = n, .origin = origin};
+
+	return fanout_open(&all, encode_loss, ctx, ret_fanout, error, error_size);
 }
 
 void fanout_free(struct fanout *fanout)

@@ -19,7 +19,7 @@
 #include "forms.h"
 #include "sink.h"
 
-#define FANOUT_MAX_SINKS FORMS_MAX_SINKS /* a set of sinks is a bit mask: bit i = sink i of fanout_new() */
+#define FANOUT_MAX_SINKS FORMS_MAX_SINKS /* a set of sinks is a bit mask: bit i = sink i of fanout_open() */
 #define FANOUT_MAX_LINE  20480u          /* = ENCODE_MAX_LINE; no line is longer */
 #define FANOUT_ALL       UINT64_MAX
 
@@ -35,14 +35,26 @@ struct fanout;
 typedef int (*fanout_loss_fn)(void *ctx, const char *format, const struct sink_loss *loss, char *out,
 			      size_t size, struct line_meta *ret_meta);
 
+/* The sinks that there are to be. */
+struct fanout_sinks {
+	const struct config_sink *list; /* outlive the fan-out, unless @config is given */
+	size_t n;
+	struct config *config;            /* what they are part of: each sink holds a reference; or NULL */
+	const struct sink_origin *origin; /* copied; what it points to lives likewise; or NULL */
+	const bool *same; /* [n]: the sink of that name goes on as it is, with what it has been made from;
+			   * NULL: none does */
+};
+
 /**
- * fanout_new - open all sinks and start their workers
- * @sinks, @n: from the configuration; must outlive the fan-out
- * @origin: likewise; NULL: nothing is known
+ * fanout_open - open all sinks and start their workers
  * @encode_loss, @ctx: NULL: no loss events
  * @error: one sentence for the user when the result is negative
  * Returns 0, or a negative errno with every sink closed again.
  */
+int fanout_open(const struct fanout_sinks *sinks, fanout_loss_fn encode_loss, void *ctx,
+		struct fanout **ret_fanout, char *error, size_t error_size);
+
+/** fanout_new - fanout_open() for sinks that outlive the fan-out, as their @origin does */
 int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_origin *origin,
 	       fanout_loss_fn encode_loss, void *ctx, struct fanout **ret_fanout, char *error,
 	       size_t error_size);
@@ -110,16 +122,6 @@ bool fanout_wants_exit(const struct fanout *fanout);
 int fanout_gone_fd(const struct fanout *fanout);
 
 /* ---- other sinks, while lines flow ---- */
-
-/* The sinks that there are to be. */
-struct fanout_sinks {
-	const struct config_sink *list; /* outlive the fan-out, unless @config is given */
-	size_t n;
-	struct config *config;            /* what they are part of: each sink holds a reference; or NULL */
-	const struct sink_origin *origin; /* outlives it likewise; or NULL */
-	const bool *same; /* [n]: the sink of that name goes on as it is, with what it has been made from;
-			   * NULL: none does */
-};
 
 /* A change in the making. One at a time, in one thread, which also calls fanout_reap(). */
 struct fanout_change;

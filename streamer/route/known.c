@@ -11,6 +11,7 @@
 #include "../enrich/enrich.h"
 #include "../enrich/kernels.h"
 #include "../enrich/processes.h"
+#include "../log.h"
 #include "bodies.h"
 
 #define KNOWN_CMDLINE (1ull << 2) /* of config.fields.process */
@@ -238,6 +239,28 @@ void known_attached(struct known *known, unsigned attach_id)
 
 	clock_gettime(CLOCK_BOOTTIME, &ts);
 	devices_attached(known->devices, attach_id, ts.tv_sec * 1000000000ull + ts.tv_nsec);
+}
+
+/* ---- another configuration ---- */
+
+static void ask_cmdline(void *ctx, struct process *process)
+{
+	struct known *known = ctx;
+
+	if (process->known && process->pid)
+		cmdlines_ask(known->cmdlines, process->tgid, (pid_t)process->pid, process->start_ns);
+}
+
+void known_configure(struct known *known, const struct config *config)
+{
+	threads_renew_all(known->threads);
+	if (known->cmdlines || !(config->fields.process & KNOWN_CMDLINE))
+		return;
+	known->cmdlines = cmdlines_new(take_cmdline, known);
+	if (known->cmdlines)
+		processes_each(known->processes, ask_cmdline, known);
+	else
+		log_msg("cannot start a thread: command lines of processes stay unknown");
 }
 
 /* ---- life ---- */

@@ -10,6 +10,7 @@
 #include "../launch/launch.h"
 #include "../launch/shown.h"
 #include "../route/stream.h"
+#include "file_watch.h"
 #include "trace.h"
 
 /* A file that holds CUDA functions, with probes on those that are wanted. */
@@ -26,7 +27,7 @@ struct target {
 };
 
 struct trace {
-	const struct config *config;
+	struct config *config; /* a reference to the one in effect */
 	const struct cli *cli;
 	struct plan *plans;
 	uint8_t *row_state;
@@ -38,10 +39,15 @@ struct trace {
 	struct shown *looked;     /* files that were looked into */
 	struct target *targets;   /* [attach id - 1] */
 	unsigned ntargets;
-	unsigned nattached; /* of these, so many have had probes */
-	unsigned refused;   /* CUDA libraries that could not be probed */
-	uint64_t start_ns;  /* CLOCK_MONOTONIC */
-	int look_fd;        /* timer: look for calls that hang */
+	unsigned nattached;       /* of these, so many have had probes */
+	unsigned refused;         /* CUDA libraries that could not be probed */
+	uint64_t start_ns;        /* CLOCK_MONOTONIC */
+	int look_fd;              /* timer: look for calls that hang */
+	struct file_watch *files; /* of the configuration; NULL: it is in none */
+	int settle_fd;            /* timer: read them again */
+	uint64_t unsettled_ns;    /* CLOCK_MONOTONIC: first change that has not been read; 0: there is none */
+	int retire_fd;            /* timer: take off probes that nobody wants */
+	uint64_t retire_ns;       /* what it was set to */
 	int epoll_fd, signal_fd, duplicate_fds[2];
 	int changes_fd; /* inotify: files with probes are written to */
 	int *pid_fds;   /* of -p, -1 when ended */
@@ -54,6 +60,11 @@ struct trace {
 	uint64_t open_calls;
 	int exit_code;
 };
+
+/* trace.c */
+
+/** trace_select - what a configuration wants of each row of the table; @state: [table_nrows] */
+void trace_select(const struct trace *trace, const struct config *config, uint8_t *state);
 
 /* targets.c */
 
@@ -107,8 +118,41 @@ void control_drain(struct trace *trace, bool finished);
 /** control_now_ns - CLOCK_MONOTONIC */
 uint64_t control_now_ns(void);
 void control_close(struct trace *trace);
+/** control_set_look - the look at calls that hang, by the configuration in effect; 0 or a negative errno */
+int control_set_look(struct trace *trace);
 /** control_on_duplicate - stream_duplicate_fn */
 void control_on_duplicate(void *ctx, unsigned newer, unsigned first);
+
+/* reload.c */
+
+/* One reload under way. */
+struct reload {
+	struct trace *trace;
+	const char *reason;          /* "signal", "files" */
+	uint64_t start_ns;           /* CLOCK_MONOTONIC */
+	struct config *config;       /* the new one; NULL: it has mistakes */
+	struct config_strings paths; /* what it was made from */
+	struct config_changes changes;
+	uint8_t *row_state;
+	struct targets_difference difference;
+};
+
+/** reload_open - 0 or a negative errno */
+int reload_open(struct trace *trace);
+void reload_close(struct trace *trace);
+/** reload_watch - watch the files of the configuration in effect, if it wants that */
+void reload_watch(struct trace *trace, const struct config_strings *paths);
+/** reload_run - read the configuration again, and change to it if it is right. Says everything itself. */
+void reload_run(struct trace *trace, const char *reason);
+/** reload_files, reload_settled, reload_retire - its descriptors are readable */
+void reload_files(struct trace *trace);
+void reload_settled(struct trace *trace);
+void reload_retire(struct trace *trace);
+
+/* reload_report.c: bodies of `reload` events */
+json_t *report_reload(const struct reload *reload);
+/** report_refused - @messages: one a line */
+json_t *report_refused(const struct reload *reload, const char *messages);
 
 /* report.c */
 
