@@ -148,15 +148,9 @@ static int match_mapping(void *ctx, const struct find_file *now)
 {
 	const struct find_file *then = ctx;
 
-	return now->map_start == then->map_start && now->map_end == then->map_end && now->ino == then->ino &&
-	       now->dev == then->dev;
+	return now->map_start == then->map_start && now->map_end == then->map_end;
 }
 
-/*
- * Through the mapping itself. On overlay filesystems fstat and maps may name
- * different devices, so where they differ the mapping is looked up again: if
- * it is still there, the link led to it.
- */
 /* Only regular files: opening a device that a process maps may do something to it, and a fifo would
  * hang us. */
 static int open_regular(const char *path)
@@ -172,6 +166,12 @@ static int open_regular(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
+/*
+ * Through the mapping itself. On overlay filesystems fstat, maps and perf's
+ * records may name different devices and inodes, so where they differ the
+ * mapping is looked up again: if it is still there, the link led to it. Should
+ * it have become another file's meanwhile, then that one is worth a look too.
+ */
 static int open_mapping(const struct find_file *file)
 {
 	char path[96];
