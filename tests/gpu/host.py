@@ -159,6 +159,8 @@ def row(scene, events):
                     ("kernel" not in call or not scene.name.startswith(("triton", "cupy")) or call["kernel"] in wanted)]
         names = seen.by_kernel(launches)
     right = names & wanted
+    if not calls and not scene.exact:
+        return [scene.name, f"0/{wanted.total()}", "", str(scene.pid), "", "", "0"], True
     inside = {call.get("ns_pid") for call in calls} if scene.inside else {own["pid"]}
     containers = {call.get("container_id") for call in calls}
     devices = {call.get("device") for call in launches}
@@ -236,7 +238,8 @@ def main():
     table(rows)
     attached = [event for event in events if event["type"] == "attach"]
     gone = collections.Counter(event["reason"] for event in events if event["type"] == "detach")
-    print(f"  attached {len(attached)} files, detached {dict(gone)}; lost: {seen.losses(events) or 'nothing'}")
+    print(f"  attached {len(attached)} files, detached {dict(gone) or 'none'}; lost, by cause: "
+          f"{seen.losses(events) or 'nothing'}")
     return 0 if good else 1
 
 

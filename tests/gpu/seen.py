@@ -3,7 +3,7 @@
 import collections
 import json
 
-# an older report of what the lines between two marks must add up to is CUPTI's (torch.profiler)
+# what a marked part is compared by with CUPTI's counts (torch.profiler)
 WORK = ("LaunchKernel", "Memcpy", "Memset", "StreamSynchronize")
 
 
@@ -57,7 +57,7 @@ def losses(events):
         return None
     count = stop["calls"]
     found = {f"lost.{cause}": n for cause, n in count["lost"].items() if n}
-    for key in ("names_lost", "unpaired", "duplicate", "open", "read_failed"):
+    for key in ("names_lost", "unpaired", "open", "read_failed"):
         if count.get(key):
             found[key] = count[key]
     return found
