@@ -103,9 +103,10 @@ static void table_read(struct table *table, const struct elf_file *file)
 	if (err) {
 		free(table->functions);
 		table->functions = NULL;
-		table->n = 0;
+		table->n = table->room = 0;
 	}
-	qsort(table->functions, table->n, table->n ? sizeof(*table->functions) : 1, by_address);
+	if (table->n)
+		qsort(table->functions, table->n, sizeof(*table->functions), by_address);
 }
 
 static struct table *table_of(struct symbols *symbols, const struct elf_file *file, const struct stat *st)
@@ -188,6 +189,7 @@ int symbols_find(struct symbols *symbols, pid_t pid, uint64_t address, char *nam
 {
 	struct search search = {symbols, address, name, size};
 
+	name[0] = '\0';
 	return find_mapping(pid, address, search_file, &search);
 }
 
