@@ -56,8 +56,8 @@ static void launches(int *data, cudaStream_t stream)
 /* Each launch during a capture is a call as well. */
 static void captured(int *data, cudaStream_t stream)
 {
-	cudaGraph_t graph;
-	cudaGraphExec_t exec;
+	cudaGraph_t graph = NULL;
+	cudaGraphExec_t exec = NULL;
 
 	must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
 	for (int i = 0; i < 5; i++)
@@ -75,9 +75,9 @@ static void nodes(int *data, cudaStream_t stream)
 {
 	cudaKernelNodeParams params = {};
 	void *args[] = {&data};
-	cudaGraph_t graph;
-	cudaGraphNode_t node;
-	cudaGraphExec_t exec;
+	cudaGraph_t graph = NULL;
+	cudaGraphNode_t node = NULL;
+	cudaGraphExec_t exec = NULL;
 
 	params.gridDim = dim3(4);
 	params.blockDim = dim3(64);
@@ -103,7 +103,7 @@ static void by_driver(int *data, cudaStream_t stream)
 {
 	CUlaunchConfig config = {};
 	void *args[] = {&data};
-	cudaFunction_t function;
+	cudaFunction_t function = NULL;
 
 	must(cudaGetFuncBySymbol(&function, (const void *)plain), "function");
 	config.gridDimX = config.gridDimY = config.gridDimZ = 1;
@@ -121,8 +121,8 @@ static void by_driver(int *data, cudaStream_t stream)
 
 int main(int argc, char **argv)
 {
-	cudaStream_t stream;
-	int *data;
+	cudaStream_t stream = NULL;
+	int *data = NULL;
 
 	if (argc < 2)
 		return 2;

@@ -39,7 +39,7 @@ library() { # NAME: how to link it, also where only libNAME.so.N is there
 	for place in "$(dirname "$(command -v nvcc)")/../lib64" $(for w in $wheels; do echo "$w/lib"; done) \
 		/usr/local/nvidia/lib64 /usr/lib/x86_64-linux-gnu; do
 		for found in "$place/lib$1.so" "$place/lib$1.so".*; do
-			[ -e "$found" ] && echo "$found" && return
+			[ -e "$found" ] && echo "-Xlinker=$found" && return
 		done
 	done
 	echo "-l$1"
