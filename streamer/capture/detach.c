@@ -19,24 +19,35 @@
 
 #define MAX_THREADS (sizeof(((struct closing *)NULL)->threads) / sizeof(pthread_t))
 
-/* A list of descriptors that grows; what it has no memory for is closed on the spot. */
+/* A list of descriptors; what it has no room for is closed on the spot. */
 struct fds {
 	int *list;
-	size_t n;
+	size_t n, size;
 };
+
+/* Room for those of all sets, and one more. */
+static struct fds fds_new(const struct capture *capture)
+{
+	struct fds fds = {.size = 1};
+	size_t i;
+
+	for (i = 0; i < capture->nsets; i++)
+		fds.size += capture->sets[i].nfds;
+	fds.list = calloc(fds.size, sizeof(*fds.list));
+	if (!fds.list)
+		fds.size = 0;
+	return fds;
+}
 
 static void fds_add(struct fds *fds, const int *more, size_t n)
 {
-	int *grown = reallocarray(fds->list, fds->n + n + 1, sizeof(*grown));
 	size_t i;
 
-	for (i = 0; !grown && i < n; i++)
-		close(more[i]);
-	if (!grown)
-		return;
-	memcpy(grown + fds->n, more, n * sizeof(*grown));
-	fds->list = grown;
-	fds->n += n;
+	for (i = 0; i < n; i++)
+		if (fds->n < fds->size)
+			fds->list[fds->n++] = more[i];
+		else
+			close(more[i]);
 }
 
 /* ---- links: several threads ---- */
@@ -122,15 +133,17 @@ static _Noreturn void close_last(const int *fds, size_t n, int turn)
  * open. Where there is none, it takes its time here. */
 static void close_apart(struct fds *fds)
 {
-	int turn[2] = {-1, -1};
-	size_t i, n = fds->n;
-	pid_t child = -1;
+	int turn[2];
+	pid_t child;
+	size_t i;
 
-	if (!pipe2(turn, O_CLOEXEC)) {
-		fds_add(fds, turn, 1);
-		qsort(fds->list, fds->n, sizeof(*fds->list), by_number);
-		child = fork();
+	if (!fds->size || pipe2(turn, O_CLOEXEC)) {
+		close_now(fds);
+		return;
 	}
+	fds_add(fds, turn, 1);
+	qsort(fds->list, fds->n, sizeof(*fds->list), by_number);
+	child = fork();
 	if (child == 0) {
 		setsid();
 		if (fork() == 0)
@@ -139,10 +152,9 @@ static void close_apart(struct fds *fds)
 	}
 	if (child > 0)
 		waitpid(child, NULL, 0);
-	for (i = 0; i < (turn[1] < 0 ? n : n + 1); i++)
+	for (i = 0; i < fds->n; i++)
 		close(fds->list[i]);
-	if (turn[1] >= 0)
-		close(turn[1]);
+	close(turn[1]);
 	free(fds->list);
 	*fds = (struct fds){0};
 }
@@ -160,31 +172,40 @@ bool capture_is_probed(const struct capture *capture, unsigned attach_id, unsign
 	return false;
 }
 
-static void set_forget(struct capture *capture, size_t i)
+/* Its descriptors go into @returns and @entries. */
+static void set_empty(struct probe_set *set, struct fds *returns, struct fds *entries)
 {
-	free(capture->sets[i].fds);
-	capture->sets[i] = capture->sets[--capture->nsets];
+	fds_add(returns, set->fds, set->nreturn);
+	fds_add(entries, set->fds + set->nreturn, set->nfds - set->nreturn);
+	free(set->fds);
+	set->fds = NULL;
+	set->nfds = set->nreturn = 0;
+}
+
+static void drop_empty_sets(struct capture *capture)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < capture->nsets; i++)
+		if (capture->sets[i].nfds)
+			capture->sets[n++] = capture->sets[i];
+	capture->nsets = n;
 }
 
 /* Entry sides first. */
 unsigned capture_detach(struct capture *capture, unsigned attach_id)
 {
-	struct fds entries = {0}, returns = {0};
+	struct fds entries = fds_new(capture), returns = fds_new(capture);
 	unsigned functions = 0;
-	size_t i = 0;
+	size_t i;
 
-	while (i < capture->nsets) {
-		const struct probe_set *set = &capture->sets[i];
-
-		if (set->attach_id != attach_id) {
-			i++;
+	for (i = 0; i < capture->nsets; i++) {
+		if (capture->sets[i].attach_id != attach_id)
 			continue;
-		}
-		functions += set->functions;
-		fds_add(&entries, set->fds + set->nreturn, set->nfds - set->nreturn);
-		fds_add(&returns, set->fds, set->nreturn);
-		set_forget(capture, i);
+		functions += capture->sets[i].functions;
+		set_empty(&capture->sets[i], &returns, &entries);
 	}
+	drop_empty_sets(capture);
 	close_now(&entries);
 	close_now(&returns);
 	return functions;
@@ -192,12 +213,14 @@ unsigned capture_detach(struct capture *capture, unsigned attach_id)
 
 void capture_detach_all(struct capture *capture)
 {
-	struct fds fds = {0};
+	struct fds fds = fds_new(capture);
+	size_t i;
 
-	while (capture->nsets) {
-		fds_add(&fds, capture->sets[0].fds, capture->sets[0].nfds);
-		set_forget(capture, 0);
-	}
+	for (i = 0; i < capture->nsets; i++)
+		set_empty(&capture->sets[i], &fds, &fds);
+	free(capture->sets);
+	capture->sets = NULL;
+	capture->nsets = 0;
 	if (capture->method == CAPTURE_CLASSIC && fds.n)
 		close_apart(&fds);
 	else
@@ -229,9 +252,9 @@ static bool any_unneeded(const struct capture *capture)
 
 bool capture_retire(struct capture *capture)
 {
-	struct fds fds = {0};
+	struct fds fds;
 	uint64_t open;
-	size_t i = 0;
+	size_t i;
 	int err;
 
 	if (!any_unneeded(capture))
@@ -240,14 +263,11 @@ bool capture_retire(struct capture *capture)
 	/* where not all threads can be looked at, none is known to be inside */
 	if (!err && capture->shared->leaving_calls)
 		return true;
-	while (i < capture->nsets) {
-		if (is_needed(capture, &capture->sets[i])) {
-			i++;
-			continue;
-		}
-		fds_add(&fds, capture->sets[i].fds, capture->sets[i].nfds);
-		set_forget(capture, i);
-	}
+	fds = fds_new(capture);
+	for (i = 0; i < capture->nsets; i++)
+		if (!is_needed(capture, &capture->sets[i]))
+			set_empty(&capture->sets[i], &fds, &fds);
+	drop_empty_sets(capture);
 	if (capture->method == CAPTURE_CLASSIC)
 		close_apart(&fds);
 	else

@@ -107,6 +107,13 @@ static bool next_name(struct way *way, char name[NAME_MAX + 1])
 	return true;
 }
 
+/* What is left may begin at the root. */
+static void begin_way(struct way *way)
+{
+	if (*way->left == '/')
+		snprintf(way->done, sizeof(way->done), "/");
+}
+
 /* What a link says takes its place. */
 static bool follow(struct way *way, const char *target)
 {
@@ -115,9 +122,8 @@ static bool follow(struct way *way, const char *target)
 	if (++way->links > MAX_LINKS ||
 	    snprintf(left, sizeof(left), "%s/%s", target, way->left) >= (int)sizeof(left))
 		return false;
-	strcpy(way->left, left);
-	if (*target == '/')
-		strcpy(way->done, "/");
+	memcpy(way->left, left, strlen(left) + 1);
+	begin_way(way);
 	return true;
 }
 
@@ -129,8 +135,7 @@ static void add_way(struct places *places, const char *path)
 	ssize_t n;
 
 	snprintf(way.left, sizeof(way.left), "%s", path);
-	if (*path == '/')
-		strcpy(way.done, "/");
+	begin_way(&way);
 	while (next_name(&way, name)) {
 		bool last = !way.left[strspn(way.left, "/")], there;
 
