@@ -53,6 +53,7 @@ struct key {
 	unsigned flags;             /* KEY_SECRET ... */
 	int64_t min, max;           /* INT, SIZE, DURATION: bounds; STRING: of its bytes; when max is not 0 */
 	const char *const *words;   /* ENUM, STRING, WORDS, STRINGS: NULL-terminated */
+	const char *(*wrong)(const char *text); /* STRINGS: NULL, or what an item is to be: "the id of ..." */
 	const struct key *children; /* MAP: rows up to one without a name */
 	const char *about;          /* one sentence for the reference */
 };

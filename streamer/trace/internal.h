@@ -36,6 +36,7 @@ struct trace {
 	unsigned nattached;
 	unsigned refused;  /* CUDA libraries that could not be probed */
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
+	int orphans_fd;    /* timer: look whether children are left */
 	int look_fd;       /* timer: look for calls that hang */
 	int epoll_fd, signal_fd, duplicate_fds[2];
 	int changes_fd; /* inotify: files with probes are written to */
