@@ -172,7 +172,7 @@ void file_old_clean(int dir, const char *pattern, const char *current)
 	if (stream)
 		closedir(stream);
 	n = file_old_list(dir, pattern, current, &list);
-	if (n < 0)
+	if (n < 0 || !list)
 		return;
 	remove_twins(dir, list, (size_t)n);
 	free(list);

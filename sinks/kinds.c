@@ -5,11 +5,7 @@
 
 /* The order in which short URLs are tried: file takes whatever no other kind wants. */
 const struct sink_ops *const sink_kinds[] = {
-	&sink_stdout,
-	&sink_syslog,
-	&sink_kafka,
-	&sink_file,
-	NULL,
+	&sink_stdout, &sink_syslog, &sink_kafka, &sink_file, NULL,
 };
 
 const struct sink_ops *sink_kind(const char *type)

@@ -389,10 +389,10 @@ static struct encoder *make_encoder(const struct stream *stream, size_t format, 
 		.nrename = sink->fields.rename.n,
 		.redact = parameters,
 		.plans = stream->options.plans,
-		.error = error,
 		.error_size = error_size,
 	};
 
+	options.error = error;
 	copy_fields(statics, &config->fields.constant);
 	copy_fields(rename, &sink->fields.rename);
 	for (int i = 0; i < 2; i++)

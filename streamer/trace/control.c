@@ -407,26 +407,27 @@ void control_loop(struct trace *trace)
 	}
 }
 
-/* Signals are counted by on_signal() as before; a command has nothing to do with them any more. */
-static bool drain_is_over(const struct trace *trace, uint64_t begun_ns, uint64_t moved_ns, uint64_t now)
+/* The last event is made when half of the time is over at the latest. */
+static bool drain_is_over(const struct trace *trace, bool finished, uint64_t now)
 {
-	if (trace->signals > 1)
-		return now >= begun_ns + DRAIN_HURRY_NS;
-	if (trace->signals == 1)
-		return now >= begun_ns + DRAIN_NS;
-	return now >= moved_ns + DRAIN_NS;
+	uint64_t time = trace->signals > 1 ? DRAIN_HURRY_NS : DRAIN_NS;
+	uint64_t from = trace->signals ? trace->drain_ns : trace->moved_ns;
+
+	return now >= from + (finished ? time : time / 2);
 }
 
 void control_drain(struct trace *trace, bool finished)
 {
 	struct pollfd fds[2] = {{.fd = trace->signal_fd, .events = POLLIN},
 				{.fd = stream_finished_fd(trace->stream), .events = POLLIN}};
-	uint64_t begun = control_now_ns(), moved = begun, now = begun, done = 0, last_done = 0;
+	uint64_t now = control_now_ns(), done = 0, last_done = 0;
 	int signals = trace->signals;
-	bool queued = true;
+	bool queued;
 
-	trace->draining = true;
-	while (!drain_is_over(trace, begun, moved, now)) {
+	if (!trace->draining)
+		trace->drain_ns = trace->moved_ns = now;
+	trace->draining = true; /* signals are counted, a command has nothing to do with them any more */
+	while (!drain_is_over(trace, finished, now)) {
 		queued = stream_progress(trace->stream, &done);
 		if (!finished && !queued)
 			return;
@@ -437,9 +438,9 @@ void control_drain(struct trace *trace, bool finished)
 		on_signal(trace, 0);
 		now = control_now_ns();
 		if (trace->signals != signals)
-			begun = now; /* its time counts from here */
+			trace->drain_ns = now; /* its time counts from here */
 		if (done != last_done)
-			moved = now;
+			trace->moved_ns = now;
 		signals = trace->signals;
 		last_done = done;
 	}

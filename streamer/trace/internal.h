@@ -42,10 +42,11 @@ struct trace {
 	int changes_fd; /* inotify: files with probes are written to */
 	int *pid_fds;   /* of -p, -1 when ended */
 	size_t npids_alive;
-	const char *stop_reason; /* NULL: running */
-	bool draining;           /* the probes are gone, the sinks write what they have */
-	int signals;             /* INT and TERM so far */
-	bool ended;              /* recording has stopped, and open_calls is final */
+	const char *stop_reason;     /* NULL: running */
+	bool draining;               /* the probes are gone, the sinks write what they have */
+	uint64_t drain_ns, moved_ns; /* CLOCK_MONOTONIC: when that began, when a sink last got on */
+	int signals;                 /* INT and TERM so far */
+	bool ended;                  /* recording has stopped, and open_calls is final */
 	uint64_t open_calls;
 	int exit_code;
 };

@@ -182,16 +182,18 @@ static void say_sinks(const struct trace *trace)
 {
 	const struct fanout *fanout = stream_fanout(trace->stream);
 	struct sink_counters c;
+	uint64_t given;
 	size_t i;
 	int r;
 
 	for (i = 0; i < fanout_nsinks(fanout); i++) {
 		fanout_counters(fanout, i, &c);
+		given = c.received + c.recovered;
 		for (r = 0; r < SINK_NREASONS; r++)
 			if (c.dropped[r] && r != SINK_PIPE_CLOSED) /* the reader knows that it left */
 				log_msg("sink %s lost %llu of %llu events: %s", fanout_sink_name(fanout, i),
-					(unsigned long long)c.dropped[r],
-					(unsigned long long)(c.received + c.recovered), sink_reason_names[r]);
+					(unsigned long long)c.dropped[r], (unsigned long long)given,
+					sink_reason_names[r]);
 		if (c.spooled)
 			log_msg("sink %s: %llu events stay in its spool for the next run",
 				fanout_sink_name(fanout, i), (unsigned long long)c.spooled);

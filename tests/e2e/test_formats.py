@@ -366,7 +366,8 @@ def test_spans_are_the_calls(collected, traced):
         assert int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"]) == call["duration_ns"]
         assert resource == {"service.name": "cudatap", "service.instance.id": call["run"], "host.name": call["host"],
                             "cluster": "a", "job.id": "7", "process.pid": call["pid"],
-                            "process.executable.name": call["comm"], "process.user.id": os.geteuid()}
+                            "process.executable.name": call["comm"], "process.user.id": os.geteuid(),
+                            "process.executable.path": call["exe"]}
         assert found["thread.id"] == call["tid"]
         for key in ("api", "family", "symbol", "depth", "parent", "ret", "status", "bytes", "direction", "device",
                     "stream", "kernel", "kernel_handle", "grid", "block", "shared_bytes", "ptr", "src_ptr"):
