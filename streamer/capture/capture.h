@@ -47,6 +47,10 @@ struct capture_options {
 	uint64_t open_after_ns;   /* calls that last longer are told of by capture_look(); 0: none are */
 	const struct plan *plans; /* [table_nrows]; kept until capture_free() */
 	const uint8_t *row_state; /* [table_nrows], enum rec_row_state */
+	/* called within capture_attach() after each step, of which classic probes need many slow ones; or
+	 * NULL */
+	void (*progress)(void *ctx);
+	void *progress_ctx;
 };
 
 struct capture;

@@ -269,6 +269,8 @@ int capture_new(const struct capture_options *options, struct capture **ret_capt
 	if (!capture)
 		return -ENOMEM;
 	capture->flush_ns = options->flush_ns;
+	capture->progress = options->progress;
+	capture->progress_ctx = options->progress_ctx;
 	capture->epoll_fd = capture->wake_fd = -1;
 	libbpf_set_print(getenv("CUDATAP_DEBUG") ? print_libbpf : print_nothing);
 	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* what maps are charged to before kernel 5.11 */

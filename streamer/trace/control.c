@@ -167,7 +167,14 @@ static void show_held_file(void *ctx, pid_t pid, int fd, const char *path)
 static void on_held(struct trace *trace, uint32_t index)
 {
 	int err = launch_handle(trace->launch, show_held_file, trace);
+	struct launch_counts counts;
 
+	launch_counts(trace->launch, &counts);
+	if (counts.overdue > trace->overdue)
+		log_msg("a process was held for more than %d s and goes on before its libraries are probed: "
+			"calls may be missed",
+			LAUNCH_PATIENCE_MS / 1000);
+	trace->overdue = counts.overdue;
 	if (err < 0 && err != -EAGAIN)
 		unwatch(trace, launch_notify_fd(trace->launch));
 }

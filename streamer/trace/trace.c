@@ -123,6 +123,14 @@ static struct capture_processes processes_of(const struct config *config)
 #undef PATTERNS
 }
 
+/* A held command waits for its probes, however long they take. */
+static void on_progress(void *ctx)
+{
+	const struct trace *trace = ctx;
+
+	launch_progress(trace->launch);
+}
+
 static int open_capture(struct trace *trace)
 {
 	struct capture_options options = {
@@ -136,6 +144,8 @@ static int open_capture(struct trace *trace)
 		.open_after_ns = trace->config->open_after_ns,
 		.plans = trace->plans,
 		.row_state = trace->row_state,
+		.progress = on_progress,
+		.progress_ctx = trace,
 	};
 	char error[512];
 
