@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STAT_START 22 /* number of the field in /proc/PID/stat, proc(5): clock ticks after boot */
+#include "alive.h"
 
 struct question {
 	struct question *next;
@@ -46,26 +46,12 @@ static size_t read_file(pid_t pid, const char *name, char *data, size_t size)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* Start in clock ticks, 0 when there is no such process. The name, in brackets, may hold anything. */
-static uint64_t start_ticks(pid_t pid)
-{
-	char stat[1024], *p;
-	size_t len = read_file(pid, "stat", stat, sizeof(stat) - 1);
-
-	stat[len] = 0;
-	p = strrchr(stat, ')');
-	for (int field = 2; p && field < STAT_START; field++)
-		p = strchr(p + 1, ' ');
-	return p ? strtoull(p, NULL, 10) : 0;
-}
-
 size_t cmdlines_read(pid_t pid, uint64_t start_ns, char words[CMDLINES_MAX])
 {
-	uint64_t ticks = start_ns / (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
 	size_t len = read_file(pid, "cmdline", words, CMDLINES_MAX);
 
 	/* afterwards: the number was this process's still */
-	return len && start_ticks(pid) == ticks ? len : 0;
+	return len && alive_still(pid, start_ns) ? len : 0;
 }
 
 static struct question *next_question(struct cmdlines *cmdlines)

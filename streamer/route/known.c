@@ -1,6 +1,7 @@
 /* Records that are no calls, and the caches that they fill. */
 #include "known.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "../enrich/enrich.h"
 #include "../enrich/kernels.h"
 #include "../enrich/processes.h"
+#include "../enrich/stubs.h"
 #include "bodies.h"
 
 #define KNOWN_CMDLINE (1ull << 2) /* of config.fields.process */
@@ -30,6 +32,7 @@ struct known {
 	struct processes *processes;
 	struct devices *devices;
 	struct kernels *kernels;   /* NULL: names are off */
+	struct symbols *symbols;   /* of files with kernels, with them */
 	struct cmdlines *cmdlines; /* NULL: not wanted */
 	pthread_mutex_t lock;
 	struct answer *answers;
@@ -176,6 +179,17 @@ void known_turn(struct known *known)
 
 /* ---- calls ---- */
 
+/* Of a kernel that was registered before its library had probes. */
+static int guess_kernel(void *ctx, uint32_t tgid, uint64_t handle, char *name)
+{
+	struct known *known = ctx;
+	const struct process *process = processes_find(known->processes, tgid);
+
+	if (!process || !process->pid)
+		return -ESRCH;
+	return stubs_name(known->symbols, (pid_t)process->pid, process->start_ns, handle, name, REC_MAX_NAME);
+}
+
 /* The name of the kernel that a call launches. It may have come into its ring since the turn began. */
 static void name_kernel(struct known *known, struct call *call)
 {
@@ -191,6 +205,8 @@ static void name_kernel(struct known *known, struct call *call)
 	capture_read_names(known->options.capture);
 	kernels_settle(known->kernels, call->rec->end_ns);
 	keys->kernel = kernels_find(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
+	if (!keys->kernel)
+		keys->kernel = kernels_guess(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
 }
 
 struct thread *known_call(struct known *known, struct call *call)
@@ -257,11 +273,16 @@ struct known *known_new(const struct known_options *options)
 	pthread_mutex_init(&known->lock, NULL);
 	if (cmdlines)
 		known->cmdlines = cmdlines_new(take_cmdline, known);
-	if (names)
+	if (names) {
+		known->symbols = symbols_new();
 		known->kernels = kernels_new(options->plans, options->config->names);
-	if (known->threads && known->processes && known->devices && (!names || known->kernels) &&
-	    (!cmdlines || known->cmdlines))
+	}
+	if (known->threads && known->processes && known->devices &&
+	    (!names || (known->kernels && known->symbols)) && (!cmdlines || known->cmdlines)) {
+		if (names)
+			kernels_guess_by(known->kernels, guess_kernel, known);
 		return known;
+	}
 	known_free(known);
 	return NULL;
 }
@@ -281,5 +302,6 @@ void known_free(struct known *known)
 	processes_free(known->processes);
 	devices_free(known->devices);
 	kernels_free(known->kernels);
+	symbols_free(known->symbols);
 	free(known);
 }
