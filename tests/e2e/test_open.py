@@ -42,7 +42,9 @@ def test_not_told_of_what_returns(tmp_path):
     """Threads that call all the time, each call short: nothing hangs."""
     run = tap.trace(tmp_path, tap.program("scenes"), "threads", "4", "20000",
                     options=options(tmp_path, "100ms"), env={"FAKE_CUDA_NESTED": "0"})
-    assert len(run.calls) == 160000
+    # a machine with little time for the reader may drop some, and says so
+    dropped = run.lost() + sum(sum(sink["dropped"].values()) for sink in run.stop["sinks"].values())
+    assert len(run.calls) + dropped == 160000
     assert not run.of("open")
 
 
