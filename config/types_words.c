@@ -119,6 +119,10 @@ static void strings_add(const struct key *key, const struct node *node, void *va
 	}
 	if ((key->flags & KEY_VARIABLES) && !variable_check(key, strings, node, errors))
 		return;
+	if (key->wrong && key->wrong(node->text)) {
+		errors_add(errors, &node->mark, "%s is not %s", QUOTE(node->text), key->wrong(node->text));
+		return;
+	}
 	list = reallocarray(strings->list, strings->n + 1, sizeof(*list));
 	if (list)
 		strings->list = list;

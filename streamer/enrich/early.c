@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "alive.h"
 #include "procfs.h"
 
 struct entry {
@@ -46,7 +47,7 @@ void early_forget(struct early *early, pid_t pid)
 
 void early_read(struct early *early, pid_t pid)
 {
-	uint64_t ticks = procfs_start(pid);
+	uint64_t ticks = alive_start(pid, true);
 	struct environs *environs = ticks ? procfs_environs(pid, ticks, early->names, early->n) : NULL;
 	struct entry old, *entry;
 
@@ -68,7 +69,7 @@ struct environs *early_take(struct early *early, pid_t pid, uint64_t start_ns)
 	pthread_mutex_lock(&early->lock);
 	found = remove_entry(early, pid);
 	pthread_mutex_unlock(&early->lock);
-	if (found.start_ticks == procfs_ticks(start_ns))
+	if (found.start_ticks == alive_ticks(start_ns))
 		return found.environs;
 	environs_free(found.environs);
 	return NULL;

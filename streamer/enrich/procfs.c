@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STAT_START 22 /* number of the field in /proc/PID/stat, proc(5): clock ticks after boot */
+#include "alive.h"
 
 struct question {
 	struct question *next;
@@ -53,37 +53,12 @@ static size_t read_file(pid_t pid, const char *name, char *data, size_t size)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* The name, in brackets, may hold anything. @living: 0 for one that has ended, too. */
-static uint64_t read_start(pid_t pid, bool living)
-{
-	char stat[1024], *p;
-	size_t len = read_file(pid, "stat", stat, sizeof(stat) - 1);
-
-	stat[len] = 0;
-	p = strrchr(stat, ')');
-	if (!p || (living && (p[1] != ' ' || !p[2] || strchr("ZXx", p[2]))))
-		return 0;
-	for (int field = 2; p && field < STAT_START; field++)
-		p = strchr(p + 1, ' ');
-	return p ? strtoull(p, NULL, 10) : 0;
-}
-
-uint64_t procfs_start(pid_t pid)
-{
-	return read_start(pid, true);
-}
-
-uint64_t procfs_ticks(uint64_t start_ns)
-{
-	return start_ns / (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
-}
-
 /* Whose it was is looked at after reading. */
 size_t procfs_cmdline(pid_t pid, uint64_t start, char words[PROCFS_MAX_CMDLINE])
 {
 	size_t len = read_file(pid, "cmdline", words, PROCFS_MAX_CMDLINE);
 
-	return len && read_start(pid, false) == start ? len : 0;
+	return len && alive_start(pid, false) == start ? len : 0;
 }
 
 /* Nothing at all is what a process has that has ended, and one without an environment. */
@@ -96,7 +71,7 @@ struct environs *procfs_environs(pid_t pid, uint64_t start, const char *const *n
 		some = environs_read(environs, fd, names);
 	if (fd >= 0)
 		close(fd);
-	if (some >= 0 && read_start(pid, !some) == start)
+	if (some >= 0 && alive_start(pid, !some) == start)
 		return environs;
 	environs_free(environs);
 	return NULL;
@@ -139,7 +114,7 @@ static void *answer(void *arg)
 	while ((question = next_question(procfs))) {
 		answer = (struct procfs_answer){
 			.tgid = question->tgid, .start_ns = question->start_ns, .words = words};
-		start = procfs_ticks(question->start_ns);
+		start = alive_ticks(question->start_ns);
 		if (options->nenv)
 			answer.environs = procfs_environs(question->pid, start, options->env, options->nenv);
 		if (options->cmdline)

@@ -56,14 +56,8 @@ void procfs_ask(struct procfs *procfs, uint32_t tgid, pid_t pid, uint64_t start_
  */
 void procfs_wait(struct procfs *procfs, uint64_t timeout_ns);
 
-/*
- * One process at once. A start is in clock ticks after boot here, as /proc tells it: it says that the number
- * is the process's still.
- */
-/** procfs_start - when a process started. 0: there is none, or it has ended and waits to be reaped. */
-uint64_t procfs_start(pid_t pid);
-/** procfs_ticks - boot time in ns as such a start */
-uint64_t procfs_ticks(uint64_t start_ns);
+/* One process at once; @start: its alive_start(), which says that the number is the process's still. */
+
 /** procfs_cmdline - a command line. Returns its length; 0: not known, or another process's. */
 size_t procfs_cmdline(pid_t pid, uint64_t start, char words[PROCFS_MAX_CMDLINE]);
 

@@ -301,6 +301,11 @@ static int show_file(void *ctx, const struct look_file *file)
 	return 0;
 }
 
+void hold_progress(struct hold *hold)
+{
+	atomic_store(&hold->board->progress_ms, board_now_ms());
+}
+
 static bool hold_take(struct hold *hold, unsigned *ret_slot, bool *ret_ended)
 {
 	bool has;
@@ -337,6 +342,7 @@ int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx)
 		hold->walked_ms = board_now_ms();
 	}
 	board_answer(hold->listener, slot);
+	hold_progress(hold); /* those that queue behind it have not waited for nothing */
 	return 1;
 }
 

@@ -321,6 +321,12 @@ int launch_handle(struct launch *launch, launch_file_fn fn, void *ctx)
 	return launch->hold ? hold_handle(launch->hold, fn, ctx) : -ENOENT;
 }
 
+void launch_progress(struct launch *launch)
+{
+	if (launch && launch->hold)
+		hold_progress(launch->hold);
+}
+
 void launch_counts(const struct launch *launch, struct launch_counts *ret_counts)
 {
 	*ret_counts = (struct launch_counts){0};

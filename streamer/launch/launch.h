@@ -49,7 +49,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-/* The watchdog lets a held process go on unseen after this time, or up to twice of it. */
+/* The watchdog lets a held process go on unseen after this time without launch_progress(), or up to twice of
+ * it. */
 #define LAUNCH_PATIENCE_MS 10000
 
 struct launch; /* opaque */
@@ -159,6 +160,12 @@ typedef void (*launch_file_fn)(void *ctx, pid_t pid, int fd, const char *path);
  * when the listener is gone (-ENOENT: the tree has ended; poll it no more).
  */
 int launch_handle(struct launch *launch, launch_file_fn fn, void *ctx);
+
+/**
+ * launch_progress - the control thread gets on with what it does for a held process
+ * A callback that takes long calls it now and then: the watchdog's patience begins anew. NULL is fine.
+ */
+void launch_progress(struct launch *launch);
 
 struct launch_counts {
 	uint64_t held;     /* notifications received */

@@ -1,6 +1,7 @@
 /* Records that are no calls, and the caches that they fill. */
 #include "known.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "../enrich/kernels.h"
 #include "../enrich/processes.h"
 #include "../enrich/procfs.h"
+#include "../enrich/stubs.h"
 #include "bodies.h"
 
 #define KNOWN_CMDLINE (1ull << 2) /* of config.fields.process */
@@ -31,6 +33,7 @@ struct known {
 	struct processes *processes;
 	struct devices *devices;
 	struct kernels *kernels; /* NULL: names are off */
+	struct symbols *symbols; /* of files with kernels, with them */
 	struct procfs *procfs;   /* NULL: nothing of it is wanted */
 	struct early *early;     /* NULL: no variables are wanted */
 	pthread_mutex_t lock;
@@ -241,6 +244,17 @@ uint64_t known_environs_missed(const struct known *known)
 
 /* ---- calls ---- */
 
+/* Of a kernel that was registered before its library had probes. */
+static int guess_kernel(void *ctx, uint32_t tgid, uint64_t handle, char *name)
+{
+	struct known *known = ctx;
+	const struct process *process = processes_find(known->processes, tgid);
+
+	if (!process || !process->pid)
+		return -ESRCH;
+	return stubs_name(known->symbols, (pid_t)process->pid, process->start_ns, handle, name, REC_MAX_NAME);
+}
+
 /* The name of the kernel that a call launches. It may have come into its ring since the turn began. */
 static void name_kernel(struct known *known, struct call *call)
 {
@@ -256,6 +270,8 @@ static void name_kernel(struct known *known, struct call *call)
 	capture_read_names(known->options.capture);
 	kernels_settle(known->kernels, call->rec->end_ns);
 	keys->kernel = kernels_find(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
+	if (!keys->kernel)
+		keys->kernel = kernels_guess(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
 }
 
 struct thread *known_call(struct known *known, struct call *call)
@@ -332,11 +348,17 @@ struct known *known_new(const struct known_options *options)
 		known->procfs = procfs_new(&procfs);
 	if (procfs.nenv)
 		known->early = early_new(procfs.env, procfs.nenv);
-	if (names)
+	if (names) {
+		known->symbols = symbols_new();
 		known->kernels = kernels_new(options->plans, options->config->names);
-	if (known->threads && known->processes && known->devices && (!names || known->kernels) &&
-	    (!asks || known->procfs) && (!procfs.nenv || known->early))
+	}
+	if (known->threads && known->processes && known->devices &&
+	    (!names || (known->kernels && known->symbols)) && (!asks || known->procfs) &&
+	    (!procfs.nenv || known->early)) {
+		if (names)
+			kernels_guess_by(known->kernels, guess_kernel, known);
 		return known;
+	}
 	known_free(known);
 	return NULL;
 }
@@ -357,5 +379,6 @@ void known_free(struct known *known)
 	processes_free(known->processes);
 	devices_free(known->devices);
 	kernels_free(known->kernels);
+	symbols_free(known->symbols);
 	free(known);
 }

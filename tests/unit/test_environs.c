@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../streamer/enrich/alive.h"
 #include "../../streamer/enrich/early.h"
 #include "../../streamer/enrich/procfs.h"
 
@@ -207,7 +208,7 @@ static void test_process(void **state)
 {
 	char *env[] = {"HOME=/", "RANK=5", "EMPTY=", NULL}, *none[] = {NULL};
 	pid_t pid = child_with(env);
-	uint64_t start = procfs_start(pid);
+	uint64_t start = alive_start(pid, true);
 	struct environs *environs = procfs_environs(pid, start, names, N);
 
 	assert_non_null(environs);
@@ -225,7 +226,7 @@ static void test_process(void **state)
 	assert_null(procfs_environs(pid, start, names, N));
 	/* without an environment it is known that nothing is set */
 	pid = child_with(none);
-	environs = procfs_environs(pid, procfs_start(pid), names, N);
+	environs = procfs_environs(pid, alive_start(pid, true), names, N);
 	assert_non_null(environs);
 	assert_value(environs, 0, NULL);
 	environs_free(environs);
@@ -257,10 +258,10 @@ static void test_ask(void **state)
 	struct procfs *procfs = procfs_new(&options);
 	char *env[] = {"RANK=5", NULL};
 	pid_t pid = child_with(env);
-	uint64_t start_ns = procfs_start(pid) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+	uint64_t start_ns = alive_start(pid, true) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 
 	assert_non_null(procfs);
-	assert_int_equal(procfs_ticks(start_ns + 1), procfs_start(pid));
+	assert_int_equal(alive_ticks(start_ns + 1), alive_start(pid, true));
 	for (int i = 1; i <= 200; i++) {
 		procfs_ask(procfs, 1, pid, start_ns);
 		procfs_ask(procfs, 2, pid, start_ns + 1000000000);
@@ -284,7 +285,7 @@ static void test_early(void **state)
 	char *env[] = {"RANK=5", NULL};
 	pid_t first = child_with(env), second = child_with(env);
 	uint64_t tick = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
-	uint64_t start_ns = procfs_start(first) * tick;
+	uint64_t start_ns = alive_start(first, true) * tick;
 	struct environs *environs;
 
 	assert_null(early_take(early, first, start_ns));
@@ -304,7 +305,7 @@ static void test_early(void **state)
 	for (int i = 0; i < EARLY_MAX; i++)
 		early_read(early, second);
 	assert_null(early_take(early, first, start_ns));
-	environs = early_take(early, second, procfs_start(second) * tick);
+	environs = early_take(early, second, alive_start(second, true) * tick);
 	assert_non_null(environs);
 	environs_free(environs);
 	end(first);
