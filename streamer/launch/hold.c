@@ -287,6 +287,11 @@ static int show_file(void *ctx, const struct look_file *file)
 	return 0;
 }
 
+void hold_forget(struct hold *hold, const struct shown_key *key)
+{
+	shown_remove(hold->shown, key);
+}
+
 static bool hold_take(struct hold *hold, unsigned *ret_slot, bool *ret_ended)
 {
 	bool has;

@@ -152,6 +152,11 @@ typedef void (*launch_file_fn)(void *ctx, pid_t pid, int fd, const char *path);
  */
 int launch_handle(struct launch *launch, launch_file_fn fn, void *ctx);
 
+struct shown_key; /* shown.h */
+
+/** launch_forget - show the file again, should it be mapped again */
+void launch_forget(struct launch *launch, const struct shown_key *key);
+
 struct launch_counts {
 	uint64_t held;     /* notifications received */
 	uint64_t shown;    /* files given to the callback */
