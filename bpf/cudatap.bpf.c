@@ -36,6 +36,7 @@ typedef u8 bool;
 #include "arch.h"
 #include "kernel.h"
 #include "identity.h"
+#include "selection.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -220,10 +221,12 @@ static __always_inline bool is_selected(struct task_struct *task)
 {
 	u32 pid;
 
-	if (!shared.select_pids)
-		return true;
-	pid = pid_in((u64)BPF_CORE_READ(task, group_leader), shared.pidns_ino);
-	return bpf_map_lookup_elem(&pids, &pid) != NULL;
+	if (shared.select_pids) {
+		pid = pid_in((u64)BPF_CORE_READ(task, group_leader), shared.pidns_ino);
+		if (!bpf_map_lookup_elem(&pids, &pid))
+			return false;
+	}
+	return is_chosen(task);
 }
 
 /* Wake the reader where it asked to be. The record is committed by now and
@@ -1083,7 +1086,9 @@ int BPF_PROG(on_exec, struct task_struct *unused)
 	/* what is known of the old image goes */
 	rec.pid_tgid = t ? t->pid_tgid : bpf_get_current_pid_tgid();
 	forget(&rec, t && t->announced);
+	choose_anew(bpf_get_current_task_btf());
 	if (t) {
+		t->select_gen = 0;
 		t->announced = 0;
 		t->device = REC_DEVICE_UNSAID;
 		t->context = 0;
@@ -1133,8 +1138,11 @@ int BPF_PROG(on_rename, struct task_struct *task)
 {
 	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
 
-	if (t)
+	choose_anew(task);
+	if (t) {
 		t->announced = 0;
+		t->select_gen = 0;
+	}
 	return 0;
 }
 

@@ -90,6 +90,10 @@ struct config {
 	struct config_strings libraries; /* empty: auto */
 	struct config_pids pids;         /* empty: every process */
 	struct {
+		bool children;                                               /* of `pids` as well */
+		struct config_strings uids, comms, exe, cgroups, containers; /* empty: any */
+	} processes;
+	struct {
 		bool args;
 		union {
 			struct config_fields constant;

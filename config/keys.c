@@ -7,6 +7,7 @@
 #include "internal.h"
 
 #include "../sinks/sink.h"
+#include "../streamer/capture/patterns.h"
 #include "../streamer/decode/decode.h"
 #include "../streamer/encode/encode.h"
 
@@ -45,6 +46,50 @@ static const struct key processes[] = {
 	 .fallback = "[]",
 	 .about = "trace these processes only, by their ids as `ps` shows them; an empty list is every "
 		  "process."},
+	{.name = "children",
+	 .type = KEY_BOOL,
+	 .offset = AT(processes.children),
+	 .fallback = "false",
+	 .about = "trace the children of `pids` too, and theirs, those that are there and those to come"},
+	{.name = "comms",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.comms),
+	 .fallback = "[]",
+	 .wrong = patterns_comm_wrong,
+	 .about = "trace only processes of these names, as `ps -o comm` shows them; `python*` is every name "
+		  "that "
+		  "begins so. Of several lists here, a process must be in each that is not empty; it is "
+		  "decided for "
+		  "a thread at its first call, and again when it gets another name or program"},
+	{.name = "exe",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.exe),
+	 .fallback = "[]",
+	 .wrong = patterns_exe_wrong,
+	 .about = "trace only these executables: an absolute path as the process itself sees it, or what a "
+		  "path ends "
+		  "in, such as `python3.11` or `venv/bin/python3.11`; links are followed before, so it is "
+		  "the file's "
+		  "own name"},
+	{.name = "cgroups",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.cgroups),
+	 .fallback = "[]",
+	 .wrong = patterns_cgroup_wrong,
+	 .about = "trace only processes in these cgroups or below: a path from the hierarchy's root, such as "
+		  "`/system.slice/slurmd.service`, or a name, such as `slurmd.service`"},
+	{.name = "containers",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.containers),
+	 .fallback = "[]",
+	 .wrong = patterns_container_wrong,
+	 .about = "trace only processes in these containers, by id, of which the first 12 digits count"},
+	{.name = "uids",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.uids),
+	 .fallback = "[]",
+	 .wrong = patterns_uid_wrong,
+	 .about = "trace only processes of these users, by number"},
 	{0},
 };
 

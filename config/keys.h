@@ -50,11 +50,12 @@ struct key {
 	const char *fallback; /* default, as it would be written in YAML; NULL: required or absent */
 	const char *computed; /* what the default is when it has no text: "the host's name" */
 	bool required;
-	unsigned flags;             /* KEY_SECRET ... */
-	int64_t min, max;           /* INT, SIZE, DURATION: bounds; STRING: of its bytes; when max is not 0 */
-	const char *const *words;   /* ENUM, STRING, WORDS, STRINGS: NULL-terminated */
-	const struct key *children; /* MAP: rows up to one without a name */
-	const char *about;          /* one sentence for the reference */
+	unsigned flags;           /* KEY_SECRET ... */
+	int64_t min, max;         /* INT, SIZE, DURATION: bounds; STRING: of its bytes; when max is not 0 */
+	const char *const *words; /* ENUM, STRING, WORDS, STRINGS: NULL-terminated */
+	const char *(*wrong)(const char *text); /* STRINGS: NULL, or what an item is to be: "the id of ..." */
+	const struct key *children;             /* MAP: rows up to one without a name */
+	const char *about;                      /* one sentence for the reference */
 };
 
 #endif

@@ -88,6 +88,10 @@ static void strings_add(const struct key *key, const struct node *node, void *va
 		errors_add(errors, &node->mark, "no function has a parameter %s", QUOTE(node->text));
 		return;
 	}
+	if (key->wrong && key->wrong(node->text)) {
+		errors_add(errors, &node->mark, "%s is not %s", QUOTE(node->text), key->wrong(node->text));
+		return;
+	}
 	list = reallocarray(strings->list, strings->n + 1, sizeof(*list));
 	if (list)
 		strings->list = list;

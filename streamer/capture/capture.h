@@ -26,6 +26,16 @@ enum capture_method {
 };
 extern const char *const capture_method_names[CAPTURE_NMETHODS];
 
+/* Which processes are recorded; every list that is not empty must have one that fits. See patterns.h. */
+struct capture_patterns {
+	char *const *list;
+	size_t n;
+};
+
+struct capture_processes {
+	struct capture_patterns uids, comms, exe, cgroups, containers;
+};
+
 struct capture_options {
 	enum capture_method method; /* CAPTURE_AUTO: the best that works */
 	uint64_t ring_size;         /* bytes, a power of two, at least one page */
@@ -33,9 +43,14 @@ struct capture_options {
 	bool nested;
 	bool select_pids; /* only processes given by capture_select_pid() */
 	bool follow_children;
+	struct capture_processes processes;
 	uint64_t open_after_ns;   /* calls that last longer are told of by capture_look(); 0: none are */
 	const struct plan *plans; /* [table_nrows]; kept until capture_free() */
 	const uint8_t *row_state; /* [table_nrows], enum rec_row_state */
+	/* called within capture_attach() after each step, of which classic probes need many slow ones; or
+	 * NULL */
+	void (*progress)(void *ctx);
+	void *progress_ctx;
 };
 
 struct capture;
@@ -58,6 +73,10 @@ void capture_record(struct capture *capture, bool on);
 
 /** capture_select_pid - add or remove a process (pid in cudatap's pid namespace) */
 int capture_select_pid(struct capture *capture, pid_t pid, bool selected);
+
+/** capture_selected_pids - how many processes given by capture_select_pid(), and children of theirs, there
+ * are */
+size_t capture_selected_pids(const struct capture *capture);
 
 /** capture_row_state - switch one function at once, without touching links */
 void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state state);

@@ -44,6 +44,8 @@ struct capture {
 	struct closing closing;
 	bool busy;           /* the last turn of the reader brought something, be it names */
 	size_t taken, named; /* records of this turn: of calls, of names */
+	void (*progress)(void *ctx);
+	void *progress_ctx;
 	capture_record_fn fn;
 	void *fn_ctx;
 };

@@ -292,6 +292,11 @@ void hold_forget(struct hold *hold, const struct shown_key *key)
 	shown_remove(hold->shown, key);
 }
 
+void hold_progress(struct hold *hold)
+{
+	atomic_store(&hold->board->progress_ms, board_now_ms());
+}
+
 static bool hold_take(struct hold *hold, unsigned *ret_slot, bool *ret_ended)
 {
 	bool has;
@@ -328,6 +333,7 @@ int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx)
 		hold->walked_ms = board_now_ms();
 	}
 	board_answer(hold->listener, slot);
+	hold_progress(hold); /* those that queue behind it have not waited for nothing */
 	return 1;
 }
 

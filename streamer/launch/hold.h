@@ -22,6 +22,8 @@ int hold_fd(const struct hold *hold);
 int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx);
 /** hold_forget - as launch_forget() */
 void hold_forget(struct hold *hold, const struct shown_key *key);
+/** hold_progress - as launch_progress() */
+void hold_progress(struct hold *hold);
 void hold_counts(const struct hold *hold, struct launch_counts *ret_counts);
 
 #endif

@@ -329,6 +329,12 @@ void launch_forget(struct launch *launch, const struct shown_key *key)
 		hold_forget(launch->hold, key);
 }
 
+void launch_progress(struct launch *launch)
+{
+	if (launch && launch->hold)
+		hold_progress(launch->hold);
+}
+
 void launch_counts(const struct launch *launch, struct launch_counts *ret_counts)
 {
 	*ret_counts = (struct launch_counts){0};

@@ -49,7 +49,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-/* The watchdog lets a held process go on unseen after this time, or up to twice of it. */
+/* The watchdog lets a held process go on unseen after this time without launch_progress(), or up to twice of
+ * it. */
 #define LAUNCH_PATIENCE_MS 10000
 
 struct launch; /* opaque */
@@ -156,6 +157,12 @@ struct shown_key; /* shown.h */
 
 /** launch_forget - show the file again, should it be mapped again */
 void launch_forget(struct launch *launch, const struct shown_key *key);
+
+/**
+ * launch_progress - the control thread gets on with what it does for a held process
+ * A callback that takes long calls it now and then: the watchdog's patience begins anew. NULL is fine.
+ */
+void launch_progress(struct launch *launch);
 
 struct launch_counts {
 	uint64_t held;     /* notifications received */

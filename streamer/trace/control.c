@@ -20,6 +20,7 @@
 #include "../log.h"
 #include "internal.h"
 
+#define ORPHANS_NS  100000000   /* between two looks whether children are left */
 #define LOOK_MIN_NS 25000000ull /* between two looks at all threads of the host */
 
 struct duplicate {
@@ -39,6 +40,7 @@ static void on_mappings(struct trace *trace, uint32_t index);
 static void on_changes(struct trace *trace, uint32_t index);
 static void on_look(struct trace *trace, uint32_t index);
 static void on_release(struct trace *trace, uint32_t index);
+static void on_orphans(struct trace *trace, uint32_t index);
 
 enum source {
 	SIGNAL,
@@ -51,7 +53,8 @@ enum source {
 	MAPPINGS,
 	CHANGES,
 	LOOK,
-	RELEASE
+	RELEASE,
+	ORPHANS
 };
 
 static const source_fn sources[] = {
@@ -66,6 +69,7 @@ static const source_fn sources[] = {
 	[CHANGES] = on_changes,
 	[LOOK] = on_look,
 	[RELEASE] = on_release,
+	[ORPHANS] = on_orphans,
 };
 
 static int watch(struct trace *trace, int fd, enum source source, uint32_t index)
@@ -166,7 +170,14 @@ static void show_held_file(void *ctx, pid_t pid, int fd, const char *path)
 static void on_held(struct trace *trace, uint32_t index)
 {
 	int err = launch_handle(trace->launch, show_held_file, trace);
+	struct launch_counts counts;
 
+	launch_counts(trace->launch, &counts);
+	if (counts.overdue > trace->overdue)
+		log_msg("a process was held for more than %d s and goes on before its libraries are probed: "
+			"calls may be missed",
+			LAUNCH_PATIENCE_MS / 1000);
+	trace->overdue = counts.overdue;
 	if (err < 0 && err != -EAGAIN)
 		unwatch(trace, launch_notify_fd(trace->launch));
 }
@@ -199,12 +210,34 @@ static void on_command_end(struct trace *trace, uint32_t index)
 	stop(trace, "command_ended");
 }
 
+/* What the given processes leave behind is traced to its end; only the BPF program knows it. */
+static int watch_orphans(struct trace *trace)
+{
+	const struct itimerspec every = {{0, ORPHANS_NS}, {0, ORPHANS_NS}};
+
+	trace->orphans_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (trace->orphans_fd < 0 || timerfd_settime(trace->orphans_fd, 0, &every, NULL))
+		return -errno;
+	return watch(trace, trace->orphans_fd, ORPHANS, 0);
+}
+
+static void on_orphans(struct trace *trace, uint32_t index)
+{
+	uint64_t times;
+
+	if (read(trace->orphans_fd, &times, sizeof(times)) == sizeof(times) &&
+	    !capture_selected_pids(trace->capture))
+		stop(trace, "processes_ended");
+}
+
 static void on_process_end(struct trace *trace, uint32_t index)
 {
 	unwatch(trace, trace->pid_fds[index]);
 	close(trace->pid_fds[index]);
 	trace->pid_fds[index] = -1;
-	if (--trace->npids_alive == 0)
+	if (--trace->npids_alive)
+		return;
+	if (!trace->config->processes.children || watch_orphans(trace))
 		stop(trace, "processes_ended");
 }
 
@@ -441,6 +474,7 @@ void control_close(struct trace *trace)
 	free(trace->pid_fds);
 	close(trace->look_fd);
 	close(trace->release_fd);
+	close(trace->orphans_fd);
 	close(trace->signal_fd);
 	close(trace->changes_fd);
 	close(trace->duplicate_fds[0]);

@@ -40,8 +40,10 @@ struct trace {
 	struct shown *looked;      /* files that were looked into */
 	struct attached *attached; /* [attach id - 1] */
 	unsigned nattached;
+	uint64_t overdue;  /* held calls that went on unseen so far */
 	unsigned refused;  /* CUDA libraries that could not be probed */
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
+	int orphans_fd;    /* timer: look whether children are left */
 	int look_fd;       /* timer: look for calls that hang */
 	int release_fd;    /* timer: look for files that nobody maps any more */
 	bool releasing;    /* it is set */

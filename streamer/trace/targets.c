@@ -96,7 +96,9 @@ static size_t keep_wanted(const struct trace *trace, const char *path, struct fi
 static int attach_functions(struct trace *trace, int fd, unsigned id, const struct find_image *image,
 			    size_t n, struct capture_attached *ret_result)
 {
-	size_t npids = trace->launch ? 0 : trace->config->pids.n, i;
+	/* probes that are bound to a process do not fire in its children */
+	bool bound = !trace->launch && !trace->config->processes.children;
+	size_t npids = bound ? trace->config->pids.n : 0, i;
 	struct capture_attached one;
 	int err = -ESRCH, one_err;
 
@@ -348,7 +350,7 @@ int targets_find(struct trace *trace)
 	if (held)
 		return 0;      /* each file is shown before it is mapped */
 	watch_mappings(trace); /* first, so that nothing slips between it and the walk */
-	if (trace->config->pids.n && !trace->launch) {
+	if (trace->config->pids.n && !trace->launch && !trace->config->processes.children) {
 		err = find_in_pids(trace);
 		if (err)
 			return err;
