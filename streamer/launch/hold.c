@@ -301,6 +301,11 @@ static int show_file(void *ctx, const struct look_file *file)
 	return 0;
 }
 
+void hold_forget(struct hold *hold, const struct shown_key *key)
+{
+	shown_remove(hold->shown, key);
+}
+
 void hold_progress(struct hold *hold)
 {
 	atomic_store(&hold->board->progress_ms, board_now_ms());

@@ -3,6 +3,7 @@
 #define CUDATAP_LAUNCH_HOLD_H
 
 #include "launch.h"
+#include "shown.h"
 
 struct hold;
 
@@ -19,6 +20,8 @@ void hold_stop(struct hold *hold);
 int hold_fd(const struct hold *hold);
 /** hold_handle - as launch_handle() */
 int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx);
+/** hold_forget - as launch_forget() */
+void hold_forget(struct hold *hold, const struct shown_key *key);
 /** hold_progress - as launch_progress() */
 void hold_progress(struct hold *hold);
 void hold_counts(const struct hold *hold, struct launch_counts *ret_counts);

@@ -321,6 +321,12 @@ int launch_handle(struct launch *launch, launch_file_fn fn, void *ctx)
 	return launch->hold ? hold_handle(launch->hold, fn, ctx) : -ENOENT;
 }
 
+void launch_forget(struct launch *launch, const struct shown_key *key)
+{
+	if (launch->hold)
+		hold_forget(launch->hold, key);
+}
+
 void launch_progress(struct launch *launch)
 {
 	if (launch && launch->hold)

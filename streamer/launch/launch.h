@@ -161,6 +161,11 @@ typedef void (*launch_file_fn)(void *ctx, pid_t pid, int fd, const char *path);
  */
 int launch_handle(struct launch *launch, launch_file_fn fn, void *ctx);
 
+struct shown_key; /* shown.h */
+
+/** launch_forget - show the file again, should it be mapped again */
+void launch_forget(struct launch *launch, const struct shown_key *key);
+
 /**
  * launch_progress - the control thread gets on with what it does for a held process
  * A callback that takes long calls it now and then: the watchdog's patience begins anew. NULL is fine.

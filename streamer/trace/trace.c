@@ -321,6 +321,7 @@ int trace_run(const struct config *config, const struct cli *cli)
 			      .cli = cli,
 			      .start_ns = control_now_ns(),
 			      .look_fd = -1,
+			      .release_fd = -1,
 			      .orphans_fd = -1,
 			      .epoll_fd = -1,
 			      .signal_fd = -1,
