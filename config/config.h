@@ -94,6 +94,10 @@ struct config {
 	struct config_strings libraries; /* empty: auto */
 	struct config_pids pids;         /* empty: every process */
 	struct {
+		bool children;                                               /* of `pids` as well */
+		struct config_strings uids, comms, exe, cgroups, containers; /* empty: any */
+	} processes;
+	struct {
 		bool args;
 		union {
 			struct config_fields constant;
@@ -103,6 +107,7 @@ struct config {
 			};
 		};
 		uint64_t process;             /* what calls say of it: bit i: the i-th key from `uid` on */
+		struct config_strings env;    /* variables of processes, ENVIRONS_MAX_NAMES at most */
 		struct config_strings redact; /* parameters whose values are not shown */
 	} fields;
 	char *host;

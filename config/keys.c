@@ -7,8 +7,10 @@
 #include "internal.h"
 
 #include "../sinks/sink.h"
+#include "../streamer/capture/patterns.h"
 #include "../streamer/decode/decode.h"
 #include "../streamer/encode/encode.h"
+#include "../streamer/enrich/environs.h"
 
 #define KiB 1024ll
 #define MiB (1024 * KiB)
@@ -51,6 +53,56 @@ static const struct key processes[] = {
 	 .flags = KEY_AT_START,
 	 .about = "trace these processes only, by their ids as `ps` shows them; an empty list is every "
 		  "process."},
+	{.name = "children",
+	 .type = KEY_BOOL,
+	 .offset = AT(processes.children),
+	 .fallback = "false",
+	 .flags = KEY_AT_START,
+	 .about = "trace the children of `pids` too, and theirs, those that are there and those to come"},
+	{.name = "comms",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.comms),
+	 .fallback = "[]",
+	 .wrong = patterns_comm_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only processes of these names, as `ps -o comm` shows them; `python*` is every name "
+		  "that "
+		  "begins so. Of several lists here, a process must be in each that is not empty; it is "
+		  "decided for "
+		  "a thread at its first call, and again when it gets another name or program"},
+	{.name = "exe",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.exe),
+	 .fallback = "[]",
+	 .wrong = patterns_exe_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only these executables: an absolute path as the process itself sees it, or what a "
+		  "path ends "
+		  "in, such as `python3.11` or `venv/bin/python3.11`; links are followed before, so it is "
+		  "the file's "
+		  "own name"},
+	{.name = "cgroups",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.cgroups),
+	 .fallback = "[]",
+	 .wrong = patterns_cgroup_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only processes in these cgroups or below: a path from the hierarchy's root, such as "
+		  "`/system.slice/slurmd.service`, or a name, such as `slurmd.service`"},
+	{.name = "containers",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.containers),
+	 .fallback = "[]",
+	 .wrong = patterns_container_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only processes in these containers, by id, of which the first 12 digits count"},
+	{.name = "uids",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.uids),
+	 .fallback = "[]",
+	 .wrong = patterns_uid_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only processes of these users, by number"},
 	{0},
 };
 
@@ -74,6 +126,15 @@ static const struct key fields[] = {
 	 .offset = AT(fields.constant),
 	 .fallback = "{}",
 	 .about = "constant fields of every event, such as `{env: prod, cluster: a}`"},
+	{.name = "env",
+	 .type = KEY_STRINGS,
+	 .offset = AT(fields.env),
+	 .fallback = "[]",
+	 .flags = KEY_AT_START | KEY_VARIABLES,
+	 .max = ENVIRONS_MAX_NAMES,
+	 .about = "environment variables that events show in `environ`, such as `[SLURM_JOB_ID, RANK]`, as "
+		  "the "
+		  "process was started with them; absent where it was gone before they could be read"},
 	{.name = "redact",
 	 .type = KEY_STRINGS,
 	 .offset = AT(fields.redact),

@@ -19,7 +19,7 @@ static bool same_strings(const struct config_strings *a, const struct config_str
 	return a->n == b->n;
 }
 
-static bool same_form(const struct config_sink *a, const struct config_sink *b)
+bool forms_same(const struct config_sink *a, const struct config_sink *b)
 {
 	return !strcmp(a->format, b->format) && a->fields.args == b->fields.args &&
 	       a->fields.only == b->fields.only && a->fields.drop == b->fields.drop &&
@@ -30,7 +30,7 @@ static bool same_form(const struct config_sink *a, const struct config_sink *b)
 static struct form *form_of(struct forms *forms, const struct config_sink *sink)
 {
 	for (size_t i = 0; i < forms->n; i++)
-		if (same_form(forms->list[i].config, sink))
+		if (forms_same(forms->list[i].config, sink))
 			return &forms->list[i];
 	forms->list[forms->n] = (struct form){.config = sink};
 	return &forms->list[forms->n++];

@@ -4,6 +4,7 @@
 
 #include "../config/config.h"
 
+#define FORMS_MAX       8  /* of lines; each is encoded once */
 #define FORMS_MAX_SINKS 64 /* a set of sinks is a bit mask */
 
 /* One form: a format with a choice of fields. */
@@ -16,6 +17,9 @@ struct forms {
 	size_t n;
 	struct form list[FORMS_MAX_SINKS]; /* in the order of their first sink */
 };
+
+/** forms_same - whether two sinks share their lines */
+bool forms_same(const struct config_sink *a, const struct config_sink *b);
 
 /**
  * forms_make - the forms of some sinks

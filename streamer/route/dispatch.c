@@ -42,6 +42,8 @@ static struct encoder *make_encoder(const struct config *config, const struct co
 		.rename = rename,
 		.nrename = sink->fields.rename.n,
 		.redact = parameters,
+		.env = (const char *const *)config->fields.env.list,
+		.nenv = config->fields.env.n,
 		.error_size = error_size,
 	};
 
@@ -60,10 +62,10 @@ static int make_encoders(struct dispatch *dispatch, const struct forms *forms, c
 	const struct config *config = dispatch->config;
 	char why[256] = "out of memory";
 
-	if (forms->n > DISPATCH_MAX_FORMS) {
+	if (forms->n > FORMS_MAX) {
 		snprintf(error, error_size,
 			 "the sinks want events in more than %d combinations of `format` and `fields`",
-			 DISPATCH_MAX_FORMS);
+			 FORMS_MAX);
 		return -E2BIG;
 	}
 	for (size_t i = 0; i < forms->n; i++) {
@@ -108,7 +110,7 @@ void dispatch_free(struct dispatch *dispatch)
 	if (!dispatch)
 		return;
 	gate_free(dispatch->gate);
-	for (size_t i = 0; i < DISPATCH_MAX_FORMS; i++) {
+	for (size_t i = 0; i < FORMS_MAX; i++) {
 		encoder_free(dispatch->encoders[i]);
 		encoder_free(dispatch->loss_encoders[i]);
 	}

@@ -10,16 +10,16 @@
 #include "../enrich/enrich.h"
 #include "gate.h"
 
-#define DISPATCH_MAX_FORMS THREAD_PREFIXES /* each keeps what it says of a thread in a slot of its own */
+_Static_assert(FORMS_MAX <= THREAD_PREFIXES, "each form keeps what it says of a thread in a slot of its own");
 
 struct dispatch {
-	const struct config *config;                       /* kept */
-	uint8_t bits[FORMS_MAX_SINKS];                     /* of each of its sinks */
-	struct gate *gate;                                 /* NULL: every sink takes every call */
-	size_t n;                                          /* forms */
-	struct encoder *encoders[DISPATCH_MAX_FORMS];      /* the reader's */
-	struct encoder *loss_encoders[DISPATCH_MAX_FORMS]; /* the workers' */
-	uint64_t sinks[DISPATCH_MAX_FORMS];                /* of each form */
+	const struct config *config;              /* kept */
+	uint8_t bits[FORMS_MAX_SINKS];            /* of each of its sinks */
+	struct gate *gate;                        /* NULL: every sink takes every call */
+	size_t n;                                 /* forms */
+	struct encoder *encoders[FORMS_MAX];      /* the reader's */
+	struct encoder *loss_encoders[FORMS_MAX]; /* the workers' */
+	uint64_t sinks[FORMS_MAX];                /* of each form */
 };
 
 /**

@@ -17,8 +17,8 @@
 typedef void (*known_event_fn)(void *ctx, enum event_type type, json_t *body);
 
 struct known_options {
-	const struct config *config; /* of now */
-	const struct plan *plans;    /* kept, as is the following */
+	struct config *config;    /* of the start: a reference is taken */
+	const struct plan *plans; /* kept, as is the following */
 	struct capture *capture;
 	known_event_fn event; /* an event that comes before the calls that follow */
 	void *ctx;
@@ -50,6 +50,14 @@ void known_turn(struct known *known);
 
 /** known_settle - the ring has been read to its end */
 void known_settle(struct known *known);
+
+/** known_program - a program is held in a process of the command's: one that is about to run (@starts), or
+ * one that is about to be replaced. Any thread. */
+void known_program(struct known *known, pid_t pid, bool starts);
+
+/** known_environs_missed - processes whose environment is wanted and not known: most had ended before it
+ * could be read. Any thread. */
+uint64_t known_environs_missed(const struct known *known);
 
 /** known_followed, known_attached - see devices.h. Any thread. */
 void known_followed(struct known *known);

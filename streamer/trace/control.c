@@ -20,6 +20,7 @@
 #include "../log.h"
 #include "internal.h"
 
+#define ORPHANS_NS  100000000   /* between two looks whether children are left */
 #define LOOK_MIN_NS 25000000ull /* between two looks at all threads of the host */
 
 struct duplicate {
@@ -42,6 +43,8 @@ static void on_files(struct trace *trace, uint32_t index);
 static void on_settled(struct trace *trace, uint32_t index);
 static void on_retire(struct trace *trace, uint32_t index);
 static void on_left(struct trace *trace, uint32_t index);
+static void on_release(struct trace *trace, uint32_t index);
+static void on_orphans(struct trace *trace, uint32_t index);
 
 enum source {
 	SIGNAL,
@@ -57,7 +60,9 @@ enum source {
 	FILES,
 	SETTLED,
 	RETIRE,
-	LEFT
+	LEFT,
+	RELEASE,
+	ORPHANS
 };
 
 static const source_fn sources[] = {
@@ -75,6 +80,8 @@ static const source_fn sources[] = {
 	[SETTLED] = on_settled,
 	[RETIRE] = on_retire,
 	[LEFT] = on_left,
+	[RELEASE] = on_release,
+	[ORPHANS] = on_orphans,
 };
 
 static int watch(struct trace *trace, int fd, enum source source, uint32_t index)
@@ -176,7 +183,14 @@ static void show_held_file(void *ctx, pid_t pid, int fd, const char *path)
 static void on_held(struct trace *trace, uint32_t index)
 {
 	int err = launch_handle(trace->launch, show_held_file, trace);
+	struct launch_counts counts;
 
+	launch_counts(trace->launch, &counts);
+	if (counts.overdue > trace->overdue)
+		log_msg("a process was held for more than %d s and goes on before its libraries are probed: "
+			"calls may be missed",
+			LAUNCH_PATIENCE_MS / 1000);
+	trace->overdue = counts.overdue;
 	if (err < 0 && err != -EAGAIN)
 		unwatch(trace, launch_notify_fd(trace->launch));
 }
@@ -209,12 +223,34 @@ static void on_command_end(struct trace *trace, uint32_t index)
 	stop(trace, "command_ended");
 }
 
+/* What the given processes leave behind is traced to its end; only the BPF program knows it. */
+static int watch_orphans(struct trace *trace)
+{
+	const struct itimerspec every = {{0, ORPHANS_NS}, {0, ORPHANS_NS}};
+
+	trace->orphans_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (trace->orphans_fd < 0 || timerfd_settime(trace->orphans_fd, 0, &every, NULL))
+		return -errno;
+	return watch(trace, trace->orphans_fd, ORPHANS, 0);
+}
+
+static void on_orphans(struct trace *trace, uint32_t index)
+{
+	uint64_t times;
+
+	if (read(trace->orphans_fd, &times, sizeof(times)) == sizeof(times) &&
+	    !capture_selected_pids(trace->capture))
+		stop(trace, "processes_ended");
+}
+
 static void on_process_end(struct trace *trace, uint32_t index)
 {
 	unwatch(trace, trace->pid_fds[index]);
 	close(trace->pid_fds[index]);
 	trace->pid_fds[index] = -1;
-	if (--trace->npids_alive == 0)
+	if (--trace->npids_alive)
+		return;
+	if (!trace->config->processes.children || watch_orphans(trace))
 		stop(trace, "processes_ended");
 }
 
@@ -234,8 +270,7 @@ static void on_duplicates(struct trace *trace, uint32_t index)
 	struct duplicate duplicate;
 
 	while (read(trace->duplicate_fds[0], &duplicate, sizeof(duplicate)) == sizeof(duplicate))
-		targets_detach(trace, duplicate.newer > duplicate.first ? duplicate.newer : duplicate.first,
-			       "duplicate");
+		targets_double(trace, duplicate.newer, duplicate.first);
 }
 
 /* Nobody reads our output any more, or a sink is to end us: the probes go, a command runs on. */
@@ -285,6 +320,11 @@ static void on_retire(struct trace *trace, uint32_t index)
 static void on_left(struct trace *trace, uint32_t index)
 {
 	fanout_reap(stream_fanout(trace->stream));
+}
+
+static void on_release(struct trace *trace, uint32_t index)
+{
+	release_look(trace);
 }
 
 /* ---- life ---- */
@@ -419,6 +459,10 @@ int control_open(struct trace *trace)
 		err = open_look(trace);
 	if (!err)
 		err = open_reload(trace);
+	if (!err)
+		err = release_open(trace);
+	if (!err)
+		err = watch(trace, trace->release_fd, RELEASE, 0);
 	return err;
 }
 
@@ -487,6 +531,8 @@ void control_close(struct trace *trace)
 	free(trace->pid_fds);
 	reload_close(trace);
 	close(trace->look_fd);
+	close(trace->release_fd);
+	close(trace->orphans_fd);
 	close(trace->signal_fd);
 	close(trace->changes_fd);
 	close(trace->duplicate_fds[0]);

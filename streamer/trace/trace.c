@@ -13,6 +13,7 @@
 
 #include "../log.h"
 #include "../enrich/devices.h"
+#include "../find/descendants.h"
 #include "../route/known.h"
 #include "internal.h"
 
@@ -76,6 +77,11 @@ static bool a_sink_is_stdout(const struct config *config)
 }
 
 /* Returns 0, or the exit code after one message. */
+static void on_program(void *ctx, pid_t pid, bool starts)
+{
+	known_program(ctx, pid, starts);
+}
+
 static int start_command(struct trace *trace)
 {
 	struct launch_options options = {
@@ -85,6 +91,8 @@ static int start_command(struct trace *trace)
 		/* files that the configuration names are probed before the command starts */
 		.hold = !trace->cli->no_hold && !trace->config->libraries.n,
 		.origin = trace->cli->origin,
+		.on_program = trace->config->fields.env.n ? on_program : NULL,
+		.program_ctx = stream_known(trace->stream),
 	};
 	char error[512];
 	int err;
@@ -111,6 +119,25 @@ static int start_command(struct trace *trace)
 	return 0;
 }
 
+static struct capture_processes processes_of(const struct config *config)
+{
+#define PATTERNS(name)                                                \
+	{                                                             \
+		config->processes.name.list, config->processes.name.n \
+	}
+	return (struct capture_processes){PATTERNS(uids), PATTERNS(comms), PATTERNS(exe), PATTERNS(cgroups),
+					  PATTERNS(containers)};
+#undef PATTERNS
+}
+
+/* A held command waits for its probes, however long they take. */
+static void on_progress(void *ctx)
+{
+	const struct trace *trace = ctx;
+
+	launch_progress(trace->launch);
+}
+
 static int open_capture(struct trace *trace)
 {
 	struct capture_options options = {
@@ -119,10 +146,13 @@ static int open_capture(struct trace *trace)
 		.flush_ns = trace->config->ring.flush_ns,
 		.nested = trace->config->nested,
 		.select_pids = trace->cli->command || trace->config->pids.n,
-		.follow_children = trace->cli->command,
+		.follow_children = trace->cli->command || trace->config->processes.children,
+		.processes = processes_of(trace->config),
 		.open_after_ns = trace->config->open_after_ns,
 		.plans = trace->plans,
 		.row_state = trace->row_state,
+		.progress = on_progress,
+		.progress_ctx = trace,
 	};
 	char error[512];
 
@@ -149,6 +179,31 @@ static int open_stream(struct trace *trace)
 	return own_failure(trace);
 }
 
+/* Those that there are; from now on the BPF program adds those that come. */
+static int select_descendants(struct trace *trace)
+{
+	const struct config_pids *pids = &trace->config->pids;
+	ssize_t before = -1, n = 0, i;
+	pid_t *list;
+	int err = 0;
+
+	/* the children of those that were not selected yet when they forked are found by another look */
+	while (!err && n != before) {
+		before = n;
+		n = find_descendants(pids->list, pids->n, &list);
+		if (n < 0)
+			return (int)n;
+		for (i = 0; i < n && !err; i++) {
+			err = capture_select_pid(trace->capture, list[i], true);
+			/* gone before it was added, it would stay, and its number may come again */
+			if (!err && kill(list[i], 0) && errno == ESRCH)
+				capture_select_pid(trace->capture, list[i], false);
+		}
+		free(list);
+	}
+	return err;
+}
+
 static int select_processes(struct trace *trace)
 {
 	size_t i;
@@ -159,6 +214,8 @@ static int select_processes(struct trace *trace)
 	else
 		for (i = 0; i < trace->config->pids.n && !err; i++)
 			err = capture_select_pid(trace->capture, trace->config->pids.list[i], true);
+	if (!err && !trace->launch && trace->config->pids.n && trace->config->processes.children)
+		err = select_descendants(trace);
 	if (err)
 		log_msg("cannot select the process: %s", strerror(-err));
 	return err ? own_failure(trace) : 0;
@@ -271,6 +328,8 @@ int trace_run(struct config *config, const struct config_strings *paths, const s
 			      .look_fd = -1,
 			      .settle_fd = -1,
 			      .retire_fd = -1,
+			      .release_fd = -1,
+			      .orphans_fd = -1,
 			      .epoll_fd = -1,
 			      .signal_fd = -1,
 			      .changes_fd = -1,
