@@ -274,10 +274,10 @@ def test_wrong(tmp_path):
         run.write(text)
         run.hup()
         wait_until(lambda: "has not changed" in run.stderr(), "the message")
-        with run.caller("1", TIMES) as program:
-            mallocs, _ = end_calls(program)
-        stop = run.end()
-        assert stop["calls"]["emitted"] == 2 * mallocs > 0
+        with run.caller("1", "1000") as program:
+            wait_until(lambda: run.out.read_text().count('"func":"cudaFree"') == 1000, "calls")
+            assert end_calls(program) == (1000, 1000)
+        assert run.end()["calls"]["emitted"] == 2000
 
 
 def test_profile_and_start_keys(tmp_path):
