@@ -341,6 +341,11 @@ void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state
 	__atomic_store_n(&capture->shared->row_state[row], state, __ATOMIC_RELAXED);
 }
 
+void capture_rules(struct capture *capture, const struct rec_rules *rules)
+{
+	capture->shared->rules = *rules;
+}
+
 int capture_look(struct capture *capture, uint64_t *ret_open)
 {
 	struct rec_shared *shared = capture->shared;
