@@ -272,8 +272,7 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 	return err;
 }
 
-/* Entry sides were added last and go first. */
-static void close_fds(struct probe_set *set)
+void probe_set_close(struct probe_set *set)
 {
 	while (set->nfds)
 		close(set->fds[--set->nfds]);
@@ -349,23 +348,37 @@ static int close_in_background(const struct capture *capture)
 	return turn[1];
 }
 
+static struct probe_set *find_set(struct capture *capture, unsigned attach_id)
+{
+	size_t i;
+
+	for (i = 0; i < capture->nsets; i++)
+		if (capture->sets[i].attach_id == attach_id)
+			return &capture->sets[i];
+	return NULL;
+}
+
 unsigned capture_detach(struct capture *capture, unsigned attach_id)
 {
 	unsigned functions = 0;
-	size_t i = 0;
+	struct probe_set *set;
 
-	while (i < capture->nsets) {
-		struct probe_set *set = &capture->sets[i];
-
-		if (set->attach_id != attach_id) {
-			i++;
-			continue;
-		}
+	while ((set = find_set(capture, attach_id))) {
 		functions += set->functions;
-		close_fds(set);
-		capture->sets[i] = capture->sets[--capture->nsets];
+		probe_set_close(set);
+		*set = capture->sets[--capture->nsets];
 	}
 	return functions;
+}
+
+void capture_detach_later(struct capture *capture, unsigned attach_id)
+{
+	struct probe_set *set;
+
+	while ((set = find_set(capture, attach_id))) {
+		closing_add(&capture->closing, set);
+		*set = capture->sets[--capture->nsets];
+	}
 }
 
 void capture_detach_all(struct capture *capture)
@@ -376,9 +389,10 @@ void capture_detach_all(struct capture *capture)
 	if (capture->method == CAPTURE_CLASSIC && capture->nsets)
 		turn = close_in_background(capture);
 	for (i = 0; i < capture->nsets; i++)
-		close_fds(&capture->sets[i]);
+		probe_set_close(&capture->sets[i]);
 	if (turn >= 0)
 		close(turn);
+	closing_wait(&capture->closing);
 	free(capture->sets);
 	capture->sets = NULL;
 	capture->nsets = 0;

@@ -87,6 +87,9 @@ void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state
  */
 void capture_rules(struct capture *capture, const struct rec_rules *rules);
 
+/** capture_sees_all - whether every process of the host is in a pid namespace that cudatap can see */
+bool capture_sees_all(const struct capture *capture);
+
 struct capture_attached {
 	unsigned functions; /* probed */
 	unsigned failed;    /* refused by the kernel one by one */
@@ -107,6 +110,10 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 
 /** capture_detach - remove all probes of an attach id. Returns how many functions had one. */
 unsigned capture_detach(struct capture *capture, unsigned attach_id);
+
+/** capture_detach_later - the same in threads of its own: the kernel takes some 50 ms for each file. The
+ * probes may still record until then. Not for classic probes. */
+void capture_detach_later(struct capture *capture, unsigned attach_id);
 
 /** capture_detach_all - remove all probes, in the background where that takes long (classic) */
 void capture_detach_all(struct capture *capture);

@@ -4,6 +4,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <pthread.h>
 
 #include "capture.h"
 
@@ -15,6 +16,15 @@ struct probe_set {
 	unsigned functions;
 	int *fds; /* links (and, classic, perf events), in the order to be closed */
 	size_t nfds;
+};
+
+/* Sets on their way out: closing a link waits for others in the kernel, so several are closed at a time. */
+struct closing {
+	pthread_mutex_t lock;
+	pthread_cond_t done;
+	struct probe_set *sets;
+	size_t nsets;
+	unsigned threads;
 };
 
 struct capture {
@@ -31,6 +41,7 @@ struct capture {
 	struct bpf_link *look; /* the program that walks over all threads */
 	struct probe_set *sets;
 	size_t nsets;
+	struct closing closing;
 	bool busy;           /* the last turn of the reader brought something, be it names */
 	size_t taken, named; /* records of this turn: of calls, of names */
 	void (*progress)(void *ctx);
@@ -44,6 +55,17 @@ struct capture {
 /** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
  * all else, need; what does not fit fails later, by itself */
 void capture_need_files(const struct capture *capture, size_t more);
+
+/** probe_set_close - entry sides were added last and go first */
+void probe_set_close(struct probe_set *set);
+
+/* closing.c */
+
+void closing_init(struct closing *closing);
+/** closing_add - the set is taken over; without memory or threads it is closed here and now */
+void closing_add(struct closing *closing, const struct probe_set *set);
+/** closing_wait - until all are closed */
+void closing_wait(struct closing *closing);
 
 /* ring.c */
 int ring_open(struct capture *capture);

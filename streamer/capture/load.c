@@ -272,6 +272,7 @@ int capture_new(const struct capture_options *options, struct capture **ret_capt
 	capture->progress = options->progress;
 	capture->progress_ctx = options->progress_ctx;
 	capture->epoll_fd = capture->wake_fd = -1;
+	closing_init(&capture->closing);
 	libbpf_set_print(getenv("CUDATAP_DEBUG") ? print_libbpf : print_nothing);
 	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* what maps are charged to before kernel 5.11 */
 	capture_need_files(capture, 0);
@@ -346,6 +347,11 @@ void capture_rules(struct capture *capture, const struct rec_rules *rules)
 	capture->shared->rules = *rules;
 }
 
+bool capture_sees_all(const struct capture *capture)
+{
+	return capture->shared->pidns_ino == INITIAL_PIDNS;
+}
+
 int capture_look(struct capture *capture, uint64_t *ret_open)
 {
 	struct rec_shared *shared = capture->shared;
@@ -362,7 +368,7 @@ int capture_look(struct capture *capture, uint64_t *ret_open)
 	close(fd);
 	*ret_open = shared->open_calls;
 	/* tasks of other pid namespaces have not been visited */
-	return shared->pidns_ino == INITIAL_PIDNS ? 0 : -EXDEV;
+	return capture_sees_all(capture) ? 0 : -EXDEV;
 }
 
 void capture_counters(const struct capture *capture, struct capture_counters *ret_counters)

@@ -39,6 +39,7 @@ static void on_all_gone(struct trace *trace, uint32_t index);
 static void on_mappings(struct trace *trace, uint32_t index);
 static void on_changes(struct trace *trace, uint32_t index);
 static void on_look(struct trace *trace, uint32_t index);
+static void on_release(struct trace *trace, uint32_t index);
 static void on_orphans(struct trace *trace, uint32_t index);
 
 enum source {
@@ -52,6 +53,7 @@ enum source {
 	MAPPINGS,
 	CHANGES,
 	LOOK,
+	RELEASE,
 	ORPHANS
 };
 
@@ -66,6 +68,7 @@ static const source_fn sources[] = {
 	[MAPPINGS] = on_mappings,
 	[CHANGES] = on_changes,
 	[LOOK] = on_look,
+	[RELEASE] = on_release,
 	[ORPHANS] = on_orphans,
 };
 
@@ -254,8 +257,7 @@ static void on_duplicates(struct trace *trace, uint32_t index)
 	struct duplicate duplicate;
 
 	while (read(trace->duplicate_fds[0], &duplicate, sizeof(duplicate)) == sizeof(duplicate))
-		targets_detach(trace, duplicate.newer > duplicate.first ? duplicate.newer : duplicate.first,
-			       "duplicate");
+		targets_double(trace, duplicate.newer, duplicate.first);
 }
 
 /* Nobody reads our output any more, or a sink is to end us: the probes go, a command runs on. */
@@ -285,6 +287,11 @@ static void on_look(struct trace *trace, uint32_t index)
 
 	if (read(trace->look_fd, &times, sizeof(times)) == sizeof(times))
 		capture_look(trace->capture, &open);
+}
+
+static void on_release(struct trace *trace, uint32_t index)
+{
+	release_look(trace);
 }
 
 /* ---- life ---- */
@@ -396,6 +403,10 @@ int control_open(struct trace *trace)
 		err = open_launch(trace);
 	if (!err)
 		err = open_look(trace);
+	if (!err)
+		err = release_open(trace);
+	if (!err)
+		err = watch(trace, trace->release_fd, RELEASE, 0);
 	return err;
 }
 
@@ -462,6 +473,7 @@ void control_close(struct trace *trace)
 			close(trace->pid_fds[i]);
 	free(trace->pid_fds);
 	close(trace->look_fd);
+	close(trace->release_fd);
 	close(trace->orphans_fd);
 	close(trace->signal_fd);
 	close(trace->changes_fd);

@@ -19,6 +19,12 @@ struct attached {
 	struct shown_key key; /* what the file was then */
 	int change;           /* inotify watch, or -1 */
 	bool gone;            /* detached again */
+	bool pinned;          /* named by the user or in the linker's cache: never let go */
+	unsigned same_as;     /* attach id that has probes on this file under another name, 0: none */
+	bool suspect;         /* no process mapped it at the last look; see release.c */
+	bool unmapped;        /* within one look */
+	pid_t mapper;         /* a process that mapped it when last looked at, 0: not known */
+	uint64_t map_start, map_end;
 };
 
 struct trace {
@@ -39,6 +45,8 @@ struct trace {
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
 	int orphans_fd;    /* timer: look whether children are left */
 	int look_fd;       /* timer: look for calls that hang */
+	int release_fd;    /* timer: look for files that nobody maps any more */
+	bool releasing;    /* it is set */
 	int epoll_fd, signal_fd, duplicate_fds[2];
 	int changes_fd; /* inotify: files with probes are written to */
 	int *pid_fds;   /* of -p, -1 when ended */
@@ -63,9 +71,29 @@ void targets_show(struct trace *trace, pid_t pid, int fd, const char *path);
 void targets_new_mappings(struct trace *trace);
 /** targets_detach - remove a file's probes, with a `detach` event */
 void targets_detach(struct trace *trace, unsigned attach_id, const char *reason);
+/** targets_find_attached - the file with probes of that key, or whose probes a double has; NULL when there is
+ * none */
+struct attached *targets_find_attached(struct trace *trace, const struct shown_key *key);
+/** targets_double - one file got probes twice: the newer ones go */
+void targets_double(struct trace *trace, unsigned newer, unsigned first);
+/** targets_release - the same, not waiting for it: no process maps the file any more */
+void targets_release(struct trace *trace, unsigned attach_id);
 /** targets_changes - files were written to: their probes are wrong from now on, and go */
 void targets_changes(struct trace *trace);
 void targets_free(struct trace *trace);
+
+/* release.c */
+
+/** release_open - begin to let files go, where all processes can be seen; 0 or a negative errno */
+int release_open(struct trace *trace);
+/** release_later - a file has got probes that may be let go one day */
+void release_later(struct trace *trace);
+/** release_keep - the file is about to be mapped, or was, by a process */
+void release_keep(struct trace *trace, struct attached *attached);
+/** release_never - a process whose mappings may not be read maps that file */
+void release_never(struct trace *trace, const struct find_file *file);
+/** release_look - the timer says so */
+void release_look(struct trace *trace);
 
 /* control.c */
 

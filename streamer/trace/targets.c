@@ -67,6 +67,7 @@ static int remember(struct trace *trace, int fd, const struct shown_key *key, co
 						    .key = *key,
 						    .change = watch_changes(trace, fd)};
 	trace->nattached++;
+	release_later(trace);
 	return 0;
 }
 
@@ -147,6 +148,23 @@ static void attach_image(struct trace *trace, int fd, const struct shown_key *ke
 		    attach_body(trace, id, path, image, &result, pid, control_now_ns() - start));
 }
 
+struct attached *targets_find_attached(struct trace *trace, const struct shown_key *key)
+{
+	unsigned i;
+
+	for (i = 0; i < trace->nattached; i++) {
+		struct attached *attached = &trace->attached[i];
+
+		if (!shown_same(&attached->key, key))
+			continue;
+		if (attached->gone && attached->same_as)
+			attached = &trace->attached[attached->same_as - 1];
+		if (!attached->gone)
+			return attached;
+	}
+	return NULL;
+}
+
 static bool is_inode(const struct shown_key *a, const struct shown_key *b)
 {
 	return a->ino == b->ino && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
@@ -169,6 +187,7 @@ static void detach_outdated(struct trace *trace, const struct shown_key *key)
 /* Look into an open file once. Returns the result of find_image_read(), or 1 for a file seen before. */
 static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 {
+	struct attached *attached;
 	struct find_image image;
 	struct shown_key key;
 	int err;
@@ -179,6 +198,11 @@ static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 	if (shown_has(trace->looked, &key))
 		return 1;
 	shown_add(trace->looked, &key);
+	attached = targets_find_attached(trace, &key);
+	if (attached) {
+		release_keep(trace, attached);
+		return 1;
+	}
 	targets_changes(trace); /* of the past; what comes later concerns the new probes */
 	detach_outdated(trace, &key);
 	err = find_image_read(fd, &image);
@@ -219,10 +243,29 @@ static int show_file(void *ctx, const struct find_file *file)
 	if (is_known(trace, file))
 		return 0;
 	fd = find_open(file);
-	if (fd < 0)
+	if (fd < 0) {
+		if (fd == -EACCES || fd == -EPERM)
+			release_never(trace, file);
 		return 0; /* gone meanwhile */
+	}
 	targets_show(trace, file->pid, fd, file->path);
 	close(fd);
+	return 0;
+}
+
+/* A file of the linker's cache: who loads it by its name shall find the probes there. */
+static int show_cached(void *ctx, const struct find_file *file)
+{
+	struct trace *trace = ctx;
+	struct attached *attached;
+	struct shown_key key;
+
+	show_file(ctx, file);
+	if (shown_key(AT_FDCWD, file->path, 0, &key) != 1)
+		return 0;
+	attached = targets_find_attached(trace, &key);
+	if (attached)
+		attached->pinned = true;
 	return 0;
 }
 
@@ -314,7 +357,7 @@ int targets_find(struct trace *trace)
 	} else if (!trace->launch) {
 		find_in_processes(show_file, trace);
 	}
-	find_in_cache(show_file, trace);
+	find_in_cache(show_cached, trace);
 	return 0;
 }
 
@@ -324,21 +367,48 @@ void targets_new_mappings(struct trace *trace)
 		find_in_processes(show_file, trace); /* records were dropped */
 }
 
-void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
+/* Forgets a file that has probes; false when it has none. */
+static bool take_off(struct trace *trace, unsigned attach_id, const char *reason)
 {
 	struct attached *attached;
 
 	if (!attach_id || attach_id > trace->nattached || trace->attached[attach_id - 1].gone)
-		return;
+		return false;
 	attached = &trace->attached[attach_id - 1];
 	attached->gone = true;
 	if (attached->change >= 0)
 		inotify_rm_watch(trace->changes_fd, attached->change);
-	capture_detach(trace->capture, attach_id);
 	stream_post(trace->stream, EVENT_DETACH,
 		    json_pack("{sI so sI ss}", "attach_id", (json_int_t)attach_id, "path",
 			      encode_string(attached->path), "functions", (json_int_t)attached->functions,
 			      "reason", reason));
+	return true;
+}
+
+void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
+{
+	if (take_off(trace, attach_id, reason))
+		capture_detach(trace->capture, attach_id);
+}
+
+void targets_release(struct trace *trace, unsigned attach_id)
+{
+	if (take_off(trace, attach_id, "unmapped"))
+		capture_detach_later(trace->capture, attach_id);
+}
+
+void targets_double(struct trace *trace, unsigned newer, unsigned first)
+{
+	unsigned keep = newer < first ? newer : first, go = newer < first ? first : newer, i;
+
+	if (!keep || go > trace->nattached)
+		return;
+	trace->attached[go - 1].same_as = keep;
+	for (i = 0; i < trace->nattached; i++) /* the doubles of a double */
+		if (trace->attached[i].same_as == go)
+			trace->attached[i].same_as = keep;
+	trace->attached[keep - 1].pinned |= trace->attached[go - 1].pinned;
+	targets_detach(trace, go, "duplicate");
 }
 
 void targets_changes(struct trace *trace)

@@ -78,6 +78,11 @@ static bool a_sink_is_stdout(const struct config *config)
 }
 
 /* Returns 0, or the exit code after one message. */
+static void on_program(void *ctx, pid_t pid, bool starts)
+{
+	known_program(ctx, pid, starts);
+}
+
 static int start_command(struct trace *trace)
 {
 	struct launch_options options = {
@@ -87,6 +92,8 @@ static int start_command(struct trace *trace)
 		/* files that the configuration names are probed before the command starts */
 		.hold = !trace->cli->no_hold && !trace->config->libraries.n,
 		.origin = trace->cli->origin,
+		.on_program = trace->config->fields.env.n ? on_program : NULL,
+		.program_ctx = stream_known(trace->stream),
 	};
 	char error[512];
 	int err;
@@ -317,6 +324,7 @@ int trace_run(const struct config *config, const struct cli *cli)
 			      .cli = cli,
 			      .start_ns = control_now_ns(),
 			      .look_fd = -1,
+			      .release_fd = -1,
 			      .orphans_fd = -1,
 			      .epoll_fd = -1,
 			      .signal_fd = -1,
