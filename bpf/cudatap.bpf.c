@@ -232,21 +232,27 @@ static __always_inline bool is_selected(struct task_struct *task)
 /* Wake the reader where it asked to be. The record is committed by now and
  * the reader looks at the ring after it has set `armed`, so one of both sees
  * the other. */
+static __always_inline void wake_now(void)
+{
+	void *nothing;
+
+	if (__sync_lock_test_and_set(&shared.armed, REC_ARMED_NO) == REC_ARMED_NO)
+		return;
+	nothing = bpf_ringbuf_reserve(&ring, 8, 0);
+	if (nothing)
+		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+}
+
 static __always_inline void wake_reader(void)
 {
 	u32 armed = READ_ONCE(shared.armed);
-	void *nothing;
 
 	if (armed == REC_ARMED_NO)
 		return;
 	if (armed == REC_ARMED_LEVEL && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < shared.wake_level &&
 	    bpf_ringbuf_query(&names, BPF_RB_AVAIL_DATA) < shared.names_wake_level)
 		return;
-	if (__sync_lock_test_and_set(&shared.armed, REC_ARMED_NO) == REC_ARMED_NO)
-		return;
-	nothing = bpf_ringbuf_reserve(&ring, 8, 0);
-	if (nothing)
-		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+	wake_now();
 }
 
 /* Names of paths are gathered in a frame that is not in use yet. */
@@ -344,7 +350,7 @@ __noinline int announce(struct thread_state *t)
 	if (bpf_ringbuf_output(&ring, id, sizeof(id->rec) + len, BPF_RB_NO_WAKEUP))
 		return 0;
 	know(t->pid_tgid >> 32, KNOWN_CALLS);
-	wake_reader();
+	wake_now(); /* what only /proc tells of it is to be read before it ends */
 	t->announced = 1;
 	return 1;
 }

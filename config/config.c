@@ -58,6 +58,15 @@ static bool spend(struct loading *l, const struct node *map)
 	return false;
 }
 
+static void read_values(struct loading *l, const struct node *map, struct config *config)
+{
+	size_t before = l->errors->total;
+
+	keys_read(&(struct key_set){config_keys, config}, 1, map, l->errors);
+	if (l->errors->total == before && !l->errors->partial)
+		cross_check(config, map, l->errors);
+}
+
 /* Reads a map with its variables into @config, which holds the defaults. */
 static void read_map(struct loading *l, const struct node *map, struct config *config)
 {
@@ -69,7 +78,7 @@ static void read_map(struct loading *l, const struct node *map, struct config *c
 	scratch = tree_new();
 	expanded = scratch ? variables_expand(&l->variables, scratch, map, l->errors) : NULL;
 	if (expanded)
-		keys_read(&(struct key_set){config_keys, config}, 1, expanded, l->errors);
+		read_values(l, expanded, config);
 	else
 		out_of_memory(l->errors, &l->mark);
 	tree_free(scratch);

@@ -103,6 +103,7 @@ struct config {
 			};
 		};
 		uint64_t process;             /* what calls say of it: bit i: the i-th key from `uid` on */
+		struct config_strings env;    /* variables of processes, ENVIRONS_MAX_NAMES at most */
 		struct config_strings redact; /* parameters whose values are not shown */
 	} fields;
 	char *host;

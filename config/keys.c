@@ -10,6 +10,7 @@
 #include "../streamer/capture/patterns.h"
 #include "../streamer/decode/decode.h"
 #include "../streamer/encode/encode.h"
+#include "../streamer/enrich/environs.h"
 
 #define KiB 1024ll
 #define MiB (1024 * KiB)
@@ -113,6 +114,15 @@ static const struct key fields[] = {
 	 .offset = AT(fields.constant),
 	 .fallback = "{}",
 	 .about = "constant fields of every event, such as `{env: prod, cluster: a}`"},
+	{.name = "env",
+	 .type = KEY_STRINGS,
+	 .offset = AT(fields.env),
+	 .fallback = "[]",
+	 .flags = KEY_VARIABLES,
+	 .max = ENVIRONS_MAX_NAMES,
+	 .about = "environment variables that events show in `environ`, such as `[SLURM_JOB_ID, RANK]`, as "
+		  "the "
+		  "process was started with them; absent where it was gone before they could be read"},
 	{.name = "redact",
 	 .type = KEY_STRINGS,
 	 .offset = AT(fields.redact),

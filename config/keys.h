@@ -42,6 +42,7 @@ enum key_type {
 #define KEY_LAYER        (1 << 4) /* says what is merged: settled before, and no part of the outcome */
 #define KEY_PARAMETERS   (1 << 5) /* STRINGS: names of parameters */
 #define KEY_RENAME       (1 << 6) /* FIELDS: new names by one of `words` */
+#define KEY_VARIABLES    (1 << 7) /* STRINGS: names of environment variables, each once, `max` at most */
 
 struct key {
 	const char *name;

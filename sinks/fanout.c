@@ -67,7 +67,7 @@ static bool same_strings(const struct config_strings *a, const struct config_str
 	return a->n == b->n;
 }
 
-static bool same_form(const struct config_sink *a, const struct config_sink *b)
+bool fanout_same_form(const struct config_sink *a, const struct config_sink *b)
 {
 	return !strcmp(a->format, b->format) && a->fields.args == b->fields.args &&
 	       a->fields.only == b->fields.only && a->fields.drop == b->fields.drop &&
@@ -78,7 +78,7 @@ static bool same_form(const struct config_sink *a, const struct config_sink *b)
 static int stream_find(const struct fanout *fanout, const struct config_sink *config)
 {
 	for (size_t i = 0; i < fanout->nstreams; i++)
-		if (same_form(fanout->streams[i].config, config))
+		if (fanout_same_form(fanout->streams[i].config, config))
 			return (int)i;
 	return -1;
 }

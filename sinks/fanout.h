@@ -17,11 +17,15 @@
 #include "../config/config.h"
 #include "sink.h"
 
+#define FANOUT_MAX_FORMS 8      /* of lines: a format with a choice of fields; each is encoded once */
 #define FANOUT_MAX_SINKS 64     /* a set of sinks is a bit mask: bit i = sink i of fanout_new() */
 #define FANOUT_MAX_LINE  20480u /* = ENCODE_MAX_LINE; no line is longer */
 #define FANOUT_ALL       UINT64_MAX
 
 struct fanout;
+
+/** fanout_same_form - whether two sinks share their lines */
+bool fanout_same_form(const struct config_sink *a, const struct config_sink *b);
 
 /*
  * Encodes the loss event of a sink as a line of its format (newline included).

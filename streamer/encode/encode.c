@@ -42,6 +42,7 @@ const char *const encode_keys[] = {
 	"cgroup",
 	"container_id",
 	"pod_uid",
+	"environ",
 	"api",
 	"family",
 	"func",
@@ -128,6 +129,13 @@ static const struct encode_format *find_format(const char *name)
 	return NULL;
 }
 
+bool encode_renames(const char *name)
+{
+	const struct encode_format *format = find_format(name);
+
+	return format && format->renames;
+}
+
 /* ---- life ---- */
 
 static void statics_free(struct encode_static *statics, size_t n)
@@ -182,7 +190,9 @@ static int copy_options(struct encoder *encoder, const struct encoder_options *o
 
 static size_t who_size(const struct encoder *encoder)
 {
-	return encoder->fragments.who.len + encoder->fragments.object.len + FRAGMENTS_WHO_MAX + PUT_SLACK;
+	const struct fragments *f = &encoder->fragments;
+
+	return f->who.len + f->labels.len + f->env_len + f->object.len + FRAGMENTS_WHO_MAX + PUT_SLACK;
 }
 
 static int encoder_init(struct encoder *encoder, const struct encoder_options *options)

@@ -9,8 +9,8 @@
 
 #define STAT_START 22 /* number of the field: clock ticks after boot */
 
-/* In clock ticks, 0 when there is no such process. The name, in brackets, may hold anything. */
-static uint64_t start_ticks(pid_t pid)
+/* The name, in brackets, may hold anything. */
+uint64_t alive_start(pid_t pid, bool living)
 {
 	char stat[1024], path[64], *p;
 	ssize_t n;
@@ -24,12 +24,19 @@ static uint64_t start_ticks(pid_t pid)
 	close(fd);
 	stat[n > 0 ? n : 0] = 0;
 	p = strrchr(stat, ')');
+	if (!p || (living && (p[1] != ' ' || !p[2] || strchr("ZXx", p[2]))))
+		return 0;
 	for (int field = 2; p && field < STAT_START; field++)
 		p = strchr(p + 1, ' ');
 	return p ? strtoull(p, NULL, 10) : 0;
 }
 
+uint64_t alive_ticks(uint64_t start_ns)
+{
+	return start_ns / (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
 bool alive_still(pid_t pid, uint64_t start_ns)
 {
-	return start_ticks(pid) == start_ns / (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
+	return alive_start(pid, false) == alive_ticks(start_ns);
 }

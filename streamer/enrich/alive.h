@@ -14,4 +14,13 @@
  */
 bool alive_still(pid_t pid, uint64_t start_ns);
 
+/** alive_ticks - a time of the boot clock in ns as /proc tells it: in clock ticks */
+uint64_t alive_ticks(uint64_t start_ns);
+
+/**
+ * alive_start - when the process of that number began, in clock ticks; 0: there is none
+ * @living: and none is one that has ended and waits to be reaped
+ */
+uint64_t alive_start(pid_t pid, bool living);
+
 #endif

@@ -9,10 +9,10 @@ struct hold;
 
 /**
  * hold_start - begin to receive; starts the watchdog and the thread
- * @listener: taken over, closed in any case
+ * @listener: taken over, closed in any case; @options: patience and on_program
  * Returns 0 or a negative errno.
  */
-int hold_start(int listener, int patience_ms, struct hold **ret_hold);
+int hold_start(int listener, const struct launch_options *options, struct hold **ret_hold);
 
 /** hold_stop - answers whoever is held and hands over to the watchdog. NULL is fine. */
 void hold_stop(struct hold *hold);

@@ -216,9 +216,7 @@ static int try_start(struct launch *launch, struct child_plan *plan, char *error
 	}
 	launch->no_new_privs = m.no_new_privs;
 	if (listener >= 0) {
-		int patience = plan->options->patience_ms;
-
-		result = hold_start(listener, patience ? patience : LAUNCH_PATIENCE_MS, &launch->hold);
+		result = hold_start(listener, plan->options, &launch->hold);
 		if (result) {
 			say_refusal(launch, -result);
 			return REFUSED;

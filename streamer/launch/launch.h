@@ -92,6 +92,12 @@ struct launch_origin {
 /** launch_origin_take - remember the present state */
 void launch_origin_take(struct launch_origin *origin);
 
+/*
+ * A process of the tree is held where a program is about to run in it (@starts), or to be replaced. In the
+ * hold thread: whoever does it, waits for it. @pid as cudatap's pid namespace names it.
+ */
+typedef void (*launch_program_fn)(void *ctx, pid_t pid, bool starts);
+
 struct launch_options {
 	char *const *argv;                  /* COMMAND and its arguments, NULL-terminated */
 	const struct launch_user *user;     /* NULL: as cudatap itself */
@@ -99,6 +105,8 @@ struct launch_options {
 	bool hold;                          /* false: run without the filter (for tests and --no-hold) */
 	const struct launch_origin *origin; /* NULL: every signal default, limits as they are now */
 	int patience_ms;                    /* 0: LAUNCH_PATIENCE_MS */
+	launch_program_fn on_program;       /* or NULL */
+	void *program_ctx;
 };
 
 /**

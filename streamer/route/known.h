@@ -48,6 +48,14 @@ void known_turn(struct known *known);
 /** known_settle - the ring has been read to its end */
 void known_settle(struct known *known);
 
+/** known_program - a program is held in a process of the command's: one that is about to run (@starts), or
+ * one that is about to be replaced. Any thread. */
+void known_program(struct known *known, pid_t pid, bool starts);
+
+/** known_environs_missed - processes whose environment is wanted and not known: most had ended before it
+ * could be read. Any thread. */
+uint64_t known_environs_missed(const struct known *known);
+
 /** known_followed, known_attached - see devices.h. Any thread. */
 void known_followed(struct known *known);
 void known_attached(struct known *known, unsigned attach_id);

@@ -19,7 +19,7 @@
 #include "losses.h"
 #include "stream.h"
 
-#define MAX_FORMATS    8       /* forms of lines: a format with a choice of fields */
+#define MAX_FORMATS    FANOUT_MAX_FORMS
 #define PROCESS_FIELDS 0x3full /* of encode_field_names[], from ENCODE_PROCESS_FIELD on */
 #define SECOND         1000000000ull
 
@@ -388,6 +388,8 @@ static struct encoder *make_encoder(const struct stream *stream, size_t format, 
 		.rename = rename,
 		.nrename = sink->fields.rename.n,
 		.redact = parameters,
+		.env = (const char *const *)config->fields.env.list,
+		.nenv = config->fields.env.n,
 		.plans = stream->options.plans,
 		.error_size = error_size,
 	};

@@ -77,6 +77,11 @@ static bool a_sink_is_stdout(const struct config *config)
 }
 
 /* Returns 0, or the exit code after one message. */
+static void on_program(void *ctx, pid_t pid, bool starts)
+{
+	known_program(ctx, pid, starts);
+}
+
 static int start_command(struct trace *trace)
 {
 	struct launch_options options = {
@@ -86,6 +91,8 @@ static int start_command(struct trace *trace)
 		/* files that the configuration names are probed before the command starts */
 		.hold = !trace->cli->no_hold && !trace->config->libraries.n,
 		.origin = trace->cli->origin,
+		.on_program = trace->config->fields.env.n ? on_program : NULL,
+		.program_ctx = stream_known(trace->stream),
 	};
 	char error[512];
 	int err;

@@ -124,7 +124,7 @@ def test_ended_inside_a_call(tmp_path, method):
         time.sleep(0.2)
         begun = time.monotonic()
         run = running.end()
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 5
         time.sleep(0.8)  # the call returns into a place where a return probe was
         assert loop.process.poll() is None
     c = run.stop["calls"]
