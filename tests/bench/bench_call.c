@@ -11,10 +11,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -144,6 +147,18 @@ static int open_rivals(struct rival *rival, const char *path)
 
 /* ---- cudatap ---- */
 
+static pid_t another_process(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
 struct tap {
 	struct capture *capture;
 	volatile bool stop;
@@ -178,6 +193,7 @@ enum fate {
 	UNDRAWN,   /* a sample in which none is, drawn at entry */
 	ENCLOSING, /* rejected, and calls inside of it must be known to be inside */
 	JUDGED,    /* the filter turns it away by its status: on return */
+	ELSEWHERE, /* probes bound to another process, as with -p */
 };
 
 static void set_fate(enum fate fate, int row, uint8_t *state, struct rec_rules *rules)
@@ -189,6 +205,7 @@ static void set_fate(enum fate fate, int row, uint8_t *state, struct rec_rules *
 		[UNDRAWN] = REC_ROW_ON,
 		[ENCLOSING] = REC_ROW_REJECTED | REC_ROW_AROUND,
 		[JUDGED] = REC_ROW_ON,
+		[ELSEWHERE] = REC_ROW_ON,
 	};
 
 	memset(state, states[fate], table_nrows);
@@ -217,6 +234,7 @@ static double run_tap(const struct target *target, const struct plan *plans, enu
 	struct tap tap = {0};
 	char error[256];
 	int fd = open(target->path, O_RDONLY | O_CLOEXEC);
+	pid_t other = fate == ELSEWHERE ? another_process() : 0;
 	double us;
 
 	set_fate(fate, target->row, state, rules);
@@ -224,7 +242,7 @@ static double run_tap(const struct target *target, const struct plan *plans, enu
 		fprintf(stderr, "bench_call: %s: %s\n", capture_method_names[method], error);
 		exit(1);
 	}
-	if (capture_attach(tap.capture, fd, 1, &function, 1, 0, &attached)) {
+	if (capture_attach(tap.capture, fd, 1, &function, 1, other, &attached)) {
 		fprintf(stderr, "bench_call: %s: cannot attach: %s\n", capture_method_names[method],
 			strerror(attached.error));
 		exit(1);
@@ -242,6 +260,10 @@ static double run_tap(const struct target *target, const struct plan *plans, enu
 	capture_free(tap.capture);
 	free(state);
 	free(rules);
+	if (other) {
+		kill(other, SIGKILL);
+		waitpid(other, NULL, 0);
+	}
 	return us;
 }
 
@@ -272,6 +294,9 @@ static const struct {
 	{"cudatap, session, filtered, may enclose", CAPTURE_SESSION, ENCLOSING},
 	{"cudatap, session, filtered on return", CAPTURE_SESSION, JUDGED},
 	{"cudatap, multi, filtered on return", CAPTURE_MULTI, JUDGED},
+	{"not traced, beside -p OTHER, session", CAPTURE_SESSION, ELSEWHERE},
+	{"not traced, beside -p OTHER, multi", CAPTURE_MULTI, ELSEWHERE},
+	{"not traced, beside -p OTHER, classic", CAPTURE_CLASSIC, ELSEWHERE},
 };
 #define NTAPS  (sizeof(taps) / sizeof(taps[0]))
 #define NMODES (TAPS + NTAPS)
