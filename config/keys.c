@@ -380,7 +380,8 @@ const struct key config_keys[] = {
 	 .offset = AT(names),
 	 .words = name_styles,
 	 .fallback = "demangled",
-	 .about = "how kernels are named in launches; `both` adds `kernel_mangled`, `off` saves the probes that learn their names"},
+	 .about = "how kernels are named in launches; `both` adds `kernel_mangled`, `off` saves the probes "
+		  "that learn their names"},
 	{.name = "libraries",
 	 .type = KEY_STRINGS,
 	 .offset = AT(libraries),
