@@ -156,7 +156,7 @@ def row(scene, events):
     else:
         wanted = collections.Counter(own["launches"])
         launches = [call for call in calls if seen.is_launch(call) and
-                    ("kernel" not in call or not scene.name.startswith(("triton", "cupy")) or call["kernel"] in wanted)]
+                    ("kernel" not in call or not scene.name.startswith(("triton", "cupy", "cublas")) or call["kernel"] in wanted)]
         names = seen.by_kernel(launches)
     right = names & wanted
     if not calls and not scene.exact:
@@ -237,6 +237,8 @@ def main():
     rows[0].append("")
     table(rows)
     attached = [event for event in events if event["type"] == "attach"]
+    first = next((event["seq"] for event in events if event["type"] == "call"), 0)
+    print("  probed before the first call:", *(event["path"] for event in attached if event["seq"] < first))
     delays = sorted(event["since_mapping_ns"] / 1e6 for event in attached if "since_mapping_ns" in event)
     if delays:
         print(f"  from mapping to probes, ms: {' '.join(f'{delay:.1f}' for delay in delays)}")
