@@ -89,6 +89,12 @@ void capture_switch(struct capture *capture, const struct capture_switch *to);
  * are */
 size_t capture_selected_pids(const struct capture *capture);
 
+/**
+ * capture_rules - which calls become records: from the next call on
+ * Before the first time all calls of rows that are ON do. Any thread, while probes are there.
+ */
+void capture_rules(struct capture *capture, const struct rec_rules *rules);
+
 /** capture_sees_all - whether every process of the host is in a pid namespace that cudatap can see */
 bool capture_sees_all(const struct capture *capture);
 

@@ -357,6 +357,11 @@ void capture_switch(struct capture *capture, const struct capture_switch *to)
 	}
 }
 
+void capture_rules(struct capture *capture, const struct rec_rules *rules)
+{
+	capture->shared->rules = *rules;
+}
+
 bool capture_sees_all(const struct capture *capture)
 {
 	return capture->shared->pidns_ino == INITIAL_PIDNS;

@@ -164,6 +164,7 @@ struct reload {
 	struct config_strings paths; /* what it was made from */
 	struct config_changes changes;
 	uint8_t *row_state;
+	struct rec_rules *rules;
 	struct targets_difference difference;
 };
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../route/rules.h"
 #include "internal.h"
 
 #define SETTLE_NS     100000000ull  /* files have not changed for so long: they are whole */
@@ -135,8 +136,11 @@ static int prepare(struct reload *reload, struct stream_change **ret_change)
 	int err;
 
 	reload->row_state = calloc(table_nrows, 1);
+	reload->rules = malloc(sizeof(*reload->rules));
 	snprintf(error, sizeof(error), "out of memory");
-	err = reload->row_state ? config_advance(trace->config, reload->config, &reload->changes) : -ENOMEM;
+	err = reload->row_state && reload->rules
+		      ? config_advance(trace->config, reload->config, &reload->changes)
+		      : -ENOMEM;
 	if (!err && !reload->changes.n)
 		return 0;
 	if (!err)
@@ -161,6 +165,7 @@ static json_t *at_border(void *ctx)
 		.flush_ns = config->ring.flush_ns,
 	};
 
+	capture_rules(reload->trace->capture, reload->rules);
 	capture_switch(reload->trace->capture, &to);
 	return report_reload(reload);
 }
@@ -171,6 +176,7 @@ static void apply(struct reload *reload, struct stream_change *change)
 	struct trace *trace = reload->trace;
 
 	trace_select(trace, reload->config, reload->row_state);
+	rules_make(reload->config, reload->rules);
 	reload->difference = targets_compare(trace, trace->row_state, reload->row_state);
 	targets_extend(trace, reload->row_state);
 	stream_switch(change, EVENT_RELOAD, at_border, reload, control_now_ns() + DRAIN_NS);
@@ -206,6 +212,7 @@ void reload_run(struct trace *trace, const char *reason)
 	config_changes_free(&reload.changes);
 	config_free(reload.config);
 	free(reload.row_state);
+	free(reload.rules);
 }
 
 /* ---- life ---- */

@@ -280,6 +280,23 @@ def test_wrong(tmp_path):
         assert run.end()["calls"]["emitted"] == 2000
 
 
+def test_filter_and_sample(tmp_path):
+    """What the BPF program and the reader decide of all calls changes as well, and nothing is unaccounted for."""
+    text = f"families: [memory]\n{ONE}"
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
+        with run.caller("1", TIMES) as program:
+            for more in ("filter: {status: [error]}\n", "sample: {rates: {memory: 10}}\n", "filter: {min_bytes: 1000}\n",
+                         "process_rate_limit: {events: 1000}\n", "", "sample: {rates: {memory: 10}, keep_errors: false}\n"):
+                assert run.reload(text + more)["status"] == "ok"
+            end_calls(program)
+        stop = run.end()
+        check_stream(run.out)
+        assert_nothing_lost(stop)
+        assert min(stop["calls"][key] for key in ("filtered", "sampled_out", "rate_limited", "emitted")) > 0, stop
+        assert stop["calls"]["orphan_exits"] == 0
+
+
 def test_profile_and_start_keys(tmp_path):
     """`profile:` in the file chooses another one; what only a start changes is said and kept."""
     text = f"profile: P\n{ONE}profiles: {{dev: {{families: all}}, prod: {{families: [memory], host: h2}}}}\n"
