@@ -37,6 +37,7 @@ typedef u8 bool;
 #include "kernel.h"
 #include "identity.h"
 #include "selection.h"
+#include "rules.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -46,7 +47,7 @@ struct frame {
 	u64 told_start_ns; /* on_look's: the call that it has told of, and when it does again */
 	u64 tell_ns;
 	u32 len;   /* of data */
-	u8 muted;  /* not emitted, but counted as muted */
+	u8 muted;  /* not emitted, but counted as muted at its end; what is turned away is counted at once */
 	u8 solid;  /* calls that enclose others, this one included: what is only followed encloses none */
 	u16 state; /* enum rec_row_state; ON only where it is to be emitted */
 	struct rec_call rec;
@@ -186,6 +187,14 @@ static __always_inline struct counters *my_counters(void)
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+static __always_inline void count_turned(struct counters *c, enum turned turned)
+{
+	if (turned == TURNED_FILTERED)
+		c->v[REC_FILTERED]++;
+	else
+		c->v[REC_SAMPLED_OUT]++;
 }
 
 /* ---- who ---- */
@@ -792,6 +801,9 @@ static __always_inline struct thread_state *thread_get(struct counters *c)
 	return t;
 }
 
+/* What encloses others: it makes calls inside of it nested, and is their parent. */
+#define REC_ROW_SOLID (REC_ROW_ON | REC_ROW_MUTED | REC_ROW_AROUND)
+
 /* Returns true when the call has a frame and wants its return. */
 static __always_inline bool enter(struct regs *ctx, bool sleepable)
 {
@@ -800,7 +812,8 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	struct counters *c;
 	struct frame *f, *parent;
 	u64 cookie;
-	u32 row, depth, solid, nstack;
+	u32 row, depth, solid, nstack, sample_n = 0;
+	enum turned turned = TURNED_NOT;
 	bool nested;
 	u8 state;
 
@@ -829,9 +842,17 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 		state &= REC_ROW_NAMES | REC_ROW_FOLLOW;
 		if (!state)
 			return false;
+	} else {
+		turned = turned_at_entry(&shared.rules, &shared.desc[row], ctx, row, state, &sample_n);
+		if (turned) {
+			count_turned(c, turned);
+			state &= REC_ROW_NAMES | REC_ROW_FOLLOW | REC_ROW_AROUND;
+			if (!state)
+				return false;
+		}
 	}
 	if (depth >= REC_MAX_DEPTH) {
-		if (!nested)
+		if (!nested && !turned)
 			c->v[REC_LOST_DEPTH]++;
 		return false;
 	}
@@ -841,24 +862,29 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	f->rec.start_ns = 0; /* on_look: not yet */
 	barrier();
 	f->sp = REGS_SP(ctx);
-	f->muted = !nested && !(state & REC_ROW_ON);
+	f->muted = !nested && !turned && !(state & REC_ROW_ON);
 	f->state = state;
 	f->rec.cookie = cookie;
 	f->rec.kind = REC_CALL;
 	f->rec.flags = 0;
-	f->solid = solid + !!(state & (REC_ROW_ON | REC_ROW_MUTED));
+	f->solid = solid + !!(state & REC_ROW_SOLID);
 	f->rec.depth = solid;
 	f->rec.device = t->device;
 	f->rec.pid_tgid = t->pid_tgid;
 	f->rec.parent_cookie = 0;
 	f->rec.parent_start_ns = 0;
+	f->rec.sample_n = sample_n;
 	if (solid) {
-		bool is_solid = parent->state & (REC_ROW_ON | REC_ROW_MUTED);
+		bool is_solid = parent->state & REC_ROW_SOLID;
 
 		f->rec.parent_cookie = is_solid ? parent->rec.cookie : parent->rec.parent_cookie;
 		f->rec.parent_start_ns = is_solid ? parent->rec.start_ns : parent->rec.parent_start_ns;
 	}
 	t->depth = depth + 1;
+	if (!(state & (REC_ROW_ON | REC_ROW_NAMES | REC_ROW_FOLLOW))) {
+		f->rec.start_ns = bpf_ktime_get_boot_ns(); /* its children tell it */
+		return true;
+	}
 	desc = &shared.desc[row];
 	regs_args(ctx, (u64 *)f->data);
 	f->len = (desc->nregs & 15) * 8;
@@ -921,27 +947,41 @@ static __always_inline struct frame *leave_frame(struct thread_state *t, u64 sp,
 	return frame_at(t, depth - 1);
 }
 
+/* A return without an entry, unless that was turned away. */
+static __always_inline void count_orphan(const struct thread_state *t, u64 cookie)
+{
+	struct counters *c;
+
+	if (may_be_turned(&shared.rules, cookie & (REC_MAX_ROWS - 1),
+			  shared.row_state[cookie & (REC_MAX_ROWS - 1)]))
+		return;
+	c = my_counters();
+	if (c && (t || is_selected(bpf_get_current_task_btf())))
+		c->v[REC_ORPHAN_EXITS]++;
+}
+
 static __always_inline void leave(struct regs *ctx, bool sleepable)
 {
-	u64 now = bpf_ktime_get_boot_ns(), ret = REGS_RET(ctx), cookie;
+	u64 now, ret = REGS_RET(ctx), cookie;
 	bool success;
 	const struct rec_desc *desc;
 	struct thread_state *t;
 	struct counters *c;
 	struct frame *f;
+	enum turned turned;
 
 	if (!shared.recording)
 		return;
 	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!t || !t->depth) {
+		count_orphan(t, cookie);
+		return;
+	}
+	now = bpf_ktime_get_boot_ns();
 	c = my_counters();
 	if (!c)
 		return;
-	cookie = bpf_get_attach_cookie(ctx);
-	if (!t || !t->depth) {
-		if (t || is_selected(bpf_get_current_task_btf()))
-			c->v[REC_ORPHAN_EXITS]++;
-		return;
-	}
 	f = leave_frame(t, REGS_ENTRY_SP(ctx), cookie, c);
 	if (!f)
 		return;
@@ -958,6 +998,13 @@ static __always_inline void leave(struct regs *ctx, bool sleepable)
 	if (f->state & REC_ROW_NAMES && success)
 		submit_name(f, desc, c, sleepable);
 	if (!(f->state & REC_ROW_ON)) {
+		if (f->state & REC_ROW_NAMES)
+			wake_reader();
+		return;
+	}
+	turned = turned_on_return(&shared.rules, desc, &f->rec, status_of(desc, ret), ret);
+	if (turned) {
+		count_turned(c, turned);
 		if (f->state & REC_ROW_NAMES)
 			wake_reader();
 		return;
@@ -1024,6 +1071,7 @@ static __always_inline u32 take_open_calls(struct thread_state *t)
 static __always_inline void close_frames(struct thread_state *t, struct counters *c)
 {
 	u32 depth = t->depth, i;
+	enum turned turned;
 
 	if (!shared.recording) {
 		c->v[REC_LEFT_OPEN] += take_open_calls(t);
@@ -1042,7 +1090,12 @@ static __always_inline void close_frames(struct thread_state *t, struct counters
 		f->rec.flags |= REC_F_UNFINISHED;
 		f->rec.end_ns = bpf_ktime_get_boot_ns();
 		f->rec.ret = 0;
-		submit(f, c, REC_UNFINISHED);
+		turned = turned_on_return(&shared.rules, &shared.desc[f->rec.cookie & (REC_MAX_ROWS - 1)],
+					  &f->rec, REC_STATUS_UNFINISHED, 0);
+		if (turned)
+			count_turned(c, turned);
+		else
+			submit(f, c, REC_UNFINISHED);
 	}
 }
 

@@ -81,6 +81,12 @@ size_t capture_selected_pids(const struct capture *capture);
 /** capture_row_state - switch one function at once, without touching links */
 void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state state);
 
+/**
+ * capture_rules - which calls become records: from the next call on
+ * Before the first time all calls of rows that are ON do. Any thread, while probes are there.
+ */
+void capture_rules(struct capture *capture, const struct rec_rules *rules);
+
 /** capture_sees_all - whether every process of the host is in a pid namespace that cudatap can see */
 bool capture_sees_all(const struct capture *capture);
 

@@ -342,6 +342,11 @@ void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state
 	__atomic_store_n(&capture->shared->row_state[row], state, __ATOMIC_RELAXED);
 }
 
+void capture_rules(struct capture *capture, const struct rec_rules *rules)
+{
+	capture->shared->rules = *rules;
+}
+
 bool capture_sees_all(const struct capture *capture)
 {
 	return capture->shared->pidns_ino == INITIAL_PIDNS;

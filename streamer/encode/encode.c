@@ -49,6 +49,7 @@ const char *const encode_keys[] = {
 	"symbol",
 	"depth",
 	"parent",
+	"sample_n",
 	"duration_ns",
 	"ret",
 	"status",

@@ -30,6 +30,7 @@ const char *const encode_field_names[] = {
 	[FIELD_SYMBOL] = "symbol",
 	[FIELD_DEPTH] = "depth",
 	[FIELD_PARENT] = "parent",
+	[FIELD_SAMPLE_N] = "sample_n",
 	[FIELD_DURATION_NS] = "duration_ns",
 	[FIELD_RET] = "ret",
 	[FIELD_STATUS] = "status",

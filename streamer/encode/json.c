@@ -170,6 +170,7 @@ static char *put_head(char *p, struct encoder *encoder, const struct call *call,
 	p = put_fragment(p, f->text, f->rows[call->row_id].first);
 	if (encoder->nested)
 		p = put_nesting(p, f, call->rec);
+	p = put_weight(p, f, call->rec);
 	p = put_number(p, f, FIELD_DURATION_NS, encode_duration(call->rec));
 	p = put_result(p, f, call);
 	return put_keys(p, f, call);

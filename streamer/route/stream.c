@@ -17,6 +17,7 @@
 #include "gate.h"
 #include "known.h"
 #include "losses.h"
+#include "rules.h"
 #include "stream.h"
 
 #define MAX_FORMATS    FANOUT_MAX_FORMS
@@ -36,7 +37,8 @@ struct posted {
 struct stream {
 	struct stream_options options;
 	struct fanout *fanout;
-	struct gate *gate; /* NULL: every sink takes every call */
+	struct gate *gate;   /* NULL: every sink takes every call */
+	struct rules *rules; /* NULL: every call becomes an event */
 	struct known *known;
 	struct clock_map *clock;
 	char run[13];
@@ -48,7 +50,7 @@ struct stream {
 	pthread_mutex_t loss_lock;
 	struct losses losses;
 	uint64_t seq, last_tick_ns;
-	_Atomic uint64_t emitted, unfinished, undecodable, events;
+	_Atomic uint64_t emitted, unfinished, undecodable, filtered, limited, events;
 	pthread_t reader;
 	bool running;
 	atomic_bool stop;
@@ -80,7 +82,7 @@ static void emit_call(struct stream *stream, const struct call *call, struct thr
 
 	known_count(thread, call);
 	stream->seq++;
-	wanted = gate_call(stream->gate, stream->fanout, call);
+	wanted = gate_call(stream->gate, stream->fanout, call, thread);
 	for (format = 0; format < stream->nformats; format++) {
 		sinks = stream->format_sinks[format] & wanted;
 		if (!sinks)
@@ -162,10 +164,21 @@ static void take_call(struct stream *stream, const void *record, size_t size)
 
 	if (!decode_call(stream->options.plans, record, size, &call))
 		thread = known_call(stream->known, &call);
-	if (thread)
-		emit_call(stream, &call, thread);
-	else
+	if (!thread) {
 		count(&stream->undecodable); /* or no memory: the call is lost, and said to be */
+		return;
+	}
+	switch (rules_call(stream->rules, &call, thread)) {
+	case RULED_EVENT:
+		emit_call(stream, &call, thread);
+		break;
+	case RULED_FILTERED:
+		count(&stream->filtered);
+		break;
+	case RULED_LIMITED:
+		count(&stream->limited);
+		break;
+	}
 }
 
 /* The look at open calls may have come too late: the call's end went into the ring before. */
@@ -452,6 +465,8 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	if (!err)
 		err = gate_new(options->config->sinks, options->config->nsinks, &stream->gate);
 	if (!err)
+		err = rules_new(options->config, &stream->rules);
+	if (!err)
 		err = make_encoders(stream, error, error_size);
 	if (!err) {
 		stream->known = known_new(&known);
@@ -496,6 +511,8 @@ void stream_totals(const struct stream *stream, struct stream_totals *ret_totals
 	ret_totals->emitted = atomic_load(&stream->emitted);
 	ret_totals->unfinished = atomic_load(&stream->unfinished);
 	ret_totals->undecodable = atomic_load(&stream->undecodable);
+	ret_totals->filtered = atomic_load(&stream->filtered);
+	ret_totals->rate_limited = atomic_load(&stream->limited);
 	ret_totals->events = atomic_load(&stream->events);
 }
 
@@ -551,6 +568,7 @@ void stream_free(struct stream *stream)
 	stream_drain(stream);
 	fanout_free(stream->fanout);
 	gate_free(stream->gate);
+	rules_free(stream->rules);
 	for (i = 0; i < MAX_FORMATS; i++) {
 		encoder_free(stream->encoders[i]);
 		encoder_free(stream->loss_encoders[i]);

@@ -15,6 +15,7 @@
 #include "../enrich/devices.h"
 #include "../find/descendants.h"
 #include "../route/known.h"
+#include "../route/rules.h"
 #include "internal.h"
 
 /* Our own failure: 125 where a command was to be run, as env(1) and others do; else 1. */
@@ -121,9 +122,9 @@ static int start_command(struct trace *trace)
 
 static struct capture_processes processes_of(const struct config *config)
 {
-#define PATTERNS(name)                                                \
-	{                                                             \
-		config->processes.name.list, config->processes.name.n \
+#define PATTERNS(name)                                                                  \
+	{                                                                               \
+		config->processes.patterns.name.list, config->processes.patterns.name.n \
 	}
 	return (struct capture_processes){PATTERNS(uids), PATTERNS(comms), PATTERNS(exe), PATTERNS(cgroups),
 					  PATTERNS(containers)};
@@ -272,6 +273,8 @@ static int begin(struct trace *trace)
 	devices_select(trace->row_state, trace->plans);
 	if (!code)
 		code = open_capture(trace);
+	if (!code && rules_send(trace->capture, trace->config))
+		code = own_failure(trace);
 	if (!code)
 		code = open_stream(trace);
 	if (!code)
