@@ -89,7 +89,7 @@ struct {
  * its place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20);
+	__uint(max_entries, 16 << 20);
 } names SEC(".maps");
 
 struct {

@@ -7,6 +7,8 @@
  *		host sees a library's mapping a little after it was made; and a
  *		quarter of it after the last, for names that it looks up in the
  *		process's files
+ * OWN_GATE	a directory: the first call waits for a file `go` in it, the end for
+ *		a file `end`
  * OWN_DRY	results do not count: there is no GPU, calls are made all the same
  */
 #ifndef OWN_H
@@ -20,9 +22,20 @@
 
 static std::map<std::string, long> own_calls, own_launches;
 
+static inline void own_gate(const char *name)
+{
+	const char *directory = getenv("OWN_GATE");
+
+	if (directory)
+		while (access((std::string(directory) + "/" + name).c_str(), F_OK))
+			usleep(1000);
+}
+
 static inline void own_wait()
 {
 	const char *ms = getenv("OWN_WAIT_MS");
+
+	own_gate("go");
 
 	if (ms)
 		usleep(atol(ms) * 1000);
@@ -59,6 +72,8 @@ static inline int own_write(const char *path)
 	own_map(out, "calls", own_calls);
 	own_map(out, "launches", own_launches);
 	fprintf(out, "}\n");
+	fflush(out);
+	own_gate("end");
 	if (getenv("OWN_WAIT_MS"))
 		usleep(atol(getenv("OWN_WAIT_MS")) * 250);
 	return fclose(out) ? 1 : 0;
