@@ -71,6 +71,7 @@ struct find_file {
 	pid_t pid;                   /* process that maps it, or 0 */
 	uint64_t map_start, map_end; /* of that mapping, 0 when pid is 0 */
 	uint64_t map_offset;         /* in the file, of map_start */
+	uint64_t mapped_ns;          /* CLOCK_MONOTONIC, when that mapping was made; 0: not known */
 	bool deleted;
 };
 

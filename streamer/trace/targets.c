@@ -16,17 +16,26 @@
 #include "../route/known.h"
 #include "internal.h"
 
-static json_t *attach_body(const struct trace *trace, unsigned id, const char *path,
-			   const struct find_image *image, const struct capture_attached *result, pid_t pid,
-			   uint64_t duration_ns)
+/* An open file that may get probes. */
+struct candidate {
+	int fd;
+	pid_t pid;          /* that maps it, or 0 */
+	uint64_t mapped_ns; /* when it did, CLOCK_MONOTONIC, or 0 */
+	const char *path;
+};
+
+static json_t *attach_body(const struct trace *trace, unsigned id, const struct candidate *candidate,
+			   const struct find_image *image, const struct capture_attached *result,
+			   uint64_t start_ns)
 {
+	uint64_t now = control_now_ns();
 	json_t *apis = json_array(), *body;
 	int i;
 
 	for (i = 0; i < TABLE_NAPIS; i++)
 		if (image->has[i])
 			json_array_append_new(apis, json_string(i == TABLE_RUNTIME ? "runtime" : "driver"));
-	body = json_pack("{sI so}", "attach_id", (json_int_t)id, "path", encode_string(path));
+	body = json_pack("{sI so}", "attach_id", (json_int_t)id, "path", encode_string(candidate->path));
 	if (image->build_id)
 		json_object_set_new(body, "build_id", json_string(image->build_id));
 	if (image->soname)
@@ -37,11 +46,16 @@ static json_t *attach_body(const struct trace *trace, unsigned id, const char *p
 		json_object_set_new(body, "major", json_integer(image->major));
 	json_object_set_new(body, "functions", json_integer(result->functions));
 	json_object_set_new(body, "failed", json_integer(result->failed));
+	if (result->failed)
+		json_object_set_new(body, "failed_error", json_string(strerror(result->error)));
 	json_object_set_new(body, "method",
 			    json_string(capture_method_names[capture_method(trace->capture)]));
-	if (pid)
-		json_object_set_new(body, "pid", json_integer(pid));
-	json_object_set_new(body, "duration_ns", json_integer(duration_ns));
+	if (candidate->pid)
+		json_object_set_new(body, "pid", json_integer(candidate->pid));
+	json_object_set_new(body, "duration_ns", json_integer((json_int_t)(now - start_ns)));
+	if (candidate->mapped_ns && now > candidate->mapped_ns)
+		json_object_set_new(body, "since_mapping_ns",
+				    json_integer((json_int_t)(now - candidate->mapped_ns)));
 	return body;
 }
 
@@ -116,9 +130,10 @@ static int attach_functions(struct trace *trace, int fd, unsigned id, const stru
 	return err;
 }
 
-static void attach_image(struct trace *trace, int fd, const struct shown_key *key, const char *path,
-			 pid_t pid, struct find_image *image)
+static void attach_image(struct trace *trace, const struct candidate *candidate, const struct shown_key *key,
+			 struct find_image *image)
 {
+	const char *path = candidate->path;
 	unsigned id = trace->nattached + 1;
 	struct capture_attached result;
 	size_t n = keep_wanted(trace, path, image);
@@ -127,7 +142,7 @@ static void attach_image(struct trace *trace, int fd, const struct shown_key *ke
 
 	if (!n)
 		return;
-	err = attach_functions(trace, fd, id, image, n, &result);
+	err = attach_functions(trace, candidate->fd, id, image, n, &result);
 	if (err == -ESRCH)
 		return; /* the process has ended */
 	if (err) {
@@ -138,14 +153,13 @@ static void attach_image(struct trace *trace, int fd, const struct shown_key *ke
 	if (result.failed)
 		log_msg("%s: %u of %zu functions cannot be probed: %s", path, result.failed, n,
 			strerror(result.error));
-	if (remember(trace, fd, key, path, result.functions)) {
+	if (remember(trace, candidate->fd, key, path, result.functions)) {
 		capture_detach(trace->capture, id);
 		log_msg("%s: cannot probe: out of memory", path);
 		return;
 	}
 	known_attached(stream_known(trace->stream), id);
-	stream_post(trace->stream, EVENT_ATTACH,
-		    attach_body(trace, id, path, image, &result, pid, control_now_ns() - start));
+	stream_post(trace->stream, EVENT_ATTACH, attach_body(trace, id, candidate, image, &result, start));
 }
 
 struct attached *targets_find_attached(struct trace *trace, const struct shown_key *key)
@@ -185,14 +199,14 @@ static void detach_outdated(struct trace *trace, const struct shown_key *key)
 }
 
 /* Look into an open file once. Returns the result of find_image_read(), or 1 for a file seen before. */
-static int look(struct trace *trace, pid_t pid, int fd, const char *path)
+static int look(struct trace *trace, const struct candidate *candidate)
 {
 	struct attached *attached;
 	struct find_image image;
 	struct shown_key key;
 	int err;
 
-	err = shown_key(fd, "", AT_EMPTY_PATH, &key);
+	err = shown_key(candidate->fd, "", AT_EMPTY_PATH, &key);
 	if (err != 1)
 		return err ? err : -EINVAL;
 	if (shown_has(trace->looked, &key))
@@ -205,20 +219,27 @@ static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 	}
 	targets_changes(trace); /* of the past; what comes later concerns the new probes */
 	detach_outdated(trace, &key);
-	err = find_image_read(fd, &image);
+	err = find_image_read(candidate->fd, &image);
 	if (err)
 		return err;
-	attach_image(trace, fd, &key, path, pid, &image);
+	attach_image(trace, candidate, &key, &image);
 	find_image_free(&image);
 	return 0;
 }
 
+static void show(struct trace *trace, const struct candidate *candidate)
+{
+	int err = look(trace, candidate);
+
+	if (err < 0 && err != FIND_NO_CUDA && find_looks_like_cuda(candidate->path))
+		log_msg("%s: not traced: %s", candidate->path, find_error_text(err));
+}
+
 void targets_show(struct trace *trace, pid_t pid, int fd, const char *path)
 {
-	int err = look(trace, pid, fd, path);
+	struct candidate candidate = {.fd = fd, .pid = pid, .path = path};
 
-	if (err < 0 && err != FIND_NO_CUDA && find_looks_like_cuda(path))
-		log_msg("%s: not traced: %s", path, find_error_text(err));
+	show(trace, &candidate);
 }
 
 /* Whether a file was looked into, without opening it. Inode numbers are given away again, and a file
@@ -238,6 +259,7 @@ static bool is_known(const struct trace *trace, const struct find_file *file)
 static int show_file(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
+	struct candidate candidate;
 	int fd;
 
 	if (is_known(trace, file))
@@ -248,7 +270,8 @@ static int show_file(void *ctx, const struct find_file *file)
 			release_never(trace, file);
 		return 0; /* gone meanwhile */
 	}
-	targets_show(trace, file->pid, fd, file->path);
+	candidate = (struct candidate){fd, file->pid, file->mapped_ns, file->path};
+	show(trace, &candidate);
 	close(fd);
 	return 0;
 }
@@ -273,13 +296,15 @@ static int show_cached(void *ctx, const struct find_file *file)
 static int show_named(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
+	struct candidate candidate;
 	int fd = open(file->path, O_RDONLY | O_CLOEXEC), err;
 
 	if (fd < 0) {
 		log_msg("%s: %s", file->path, strerror(errno));
 		return EXIT_USAGE;
 	}
-	err = look(trace, 0, fd, file->path);
+	candidate = (struct candidate){.fd = fd, .path = file->path};
+	err = look(trace, &candidate);
 	close(fd);
 	if (err < 0) {
 		log_msg("%s: %s", file->path, find_error_text(err));

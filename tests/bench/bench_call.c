@@ -11,10 +11,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -144,6 +147,18 @@ static int open_rivals(struct rival *rival, const char *path)
 
 /* ---- cudatap ---- */
 
+static pid_t another_process(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
 struct tap {
 	struct capture *capture;
 	volatile bool stop;
@@ -170,8 +185,15 @@ static void *tap_reader(void *arg)
 	return NULL;
 }
 
+/* What becomes of the calls of this process. */
+enum use {
+	TRACED,
+	REJECTED,  /* probes for all processes, which turn it away */
+	ELSEWHERE, /* probes bound to another process, as with -p */
+};
+
 static double run_tap(const struct target *target, const struct plan *plans, enum capture_method method,
-		      bool reject, unsigned calls, uint64_t *lost)
+		      enum use use, unsigned calls, uint64_t *lost)
 {
 	uint8_t *state = calloc(table_nrows, 1);
 	struct capture_options options = {.method = method,
@@ -179,21 +201,22 @@ static double run_tap(const struct target *target, const struct plan *plans, enu
 					  .flush_ns = 20000000,
 					  .plans = plans,
 					  .row_state = state,
-					  .select_pids = reject};
+					  .select_pids = use == REJECTED};
 	struct find_function function = {.offset = target->offset, .row = target->row};
 	struct capture_attached attached;
 	struct capture_counters counters;
 	struct tap tap = {0};
 	char error[256];
 	int fd = open(target->path, O_RDONLY | O_CLOEXEC);
+	pid_t other = use == ELSEWHERE ? another_process() : 0;
 	double us;
 
-	memset(state, reject ? REC_ROW_OFF : REC_ROW_ON, table_nrows);
+	memset(state, use == REJECTED ? REC_ROW_OFF : REC_ROW_ON, table_nrows);
 	if (capture_new(&options, &tap.capture, error, sizeof(error))) {
 		fprintf(stderr, "bench_call: %s: %s\n", capture_method_names[method], error);
 		exit(1);
 	}
-	if (capture_attach(tap.capture, fd, 1, &function, 1, 0, &attached)) {
+	if (capture_attach(tap.capture, fd, 1, &function, 1, other, &attached)) {
 		fprintf(stderr, "bench_call: %s: cannot attach: %s\n", capture_method_names[method],
 			strerror(attached.error));
 		exit(1);
@@ -206,15 +229,32 @@ static double run_tap(const struct target *target, const struct plan *plans, enu
 	capture_wake(tap.capture);
 	pthread_join(tap.reader, NULL);
 	capture_counters(tap.capture, &counters);
-	*lost += (reject ? 0 : calls) - tap.calls;
+	*lost += (use == TRACED ? calls : 0) - tap.calls;
 	capture_free(tap.capture);
 	free(state);
+	if (other) {
+		kill(other, SIGKILL);
+		waitpid(other, NULL, 0);
+	}
 	return us;
 }
 
 /* ---- the table ---- */
 
-enum mode { BARE, FLOOR, TUTORIAL, SESSION, MULTI, CLASSIC, REJECT_SESSION, REJECT_MULTI, NMODES };
+enum mode {
+	BARE,
+	FLOOR,
+	TUTORIAL,
+	SESSION,
+	MULTI,
+	CLASSIC,
+	REJECT_SESSION,
+	REJECT_MULTI,
+	OTHER_SESSION,
+	OTHER_MULTI,
+	OTHER_CLASSIC,
+	NMODES
+};
 
 static const char *const mode_names[NMODES] = {
 	"no probe",
@@ -225,6 +265,9 @@ static const char *const mode_names[NMODES] = {
 	"cudatap, classic",
 	"cudatap, session, turned away at entry",
 	"cudatap, multi, turned away at entry",
+	"not traced, beside -p OTHER, session",
+	"not traced, beside -p OTHER, multi",
+	"not traced, beside -p OTHER, classic",
 };
 
 static int by_value(const void *a, const void *b)
@@ -264,11 +307,13 @@ int main(int argc, char **argv)
 		us[FLOOR][r] = run_rival(&rival, &target, "empty", "empty", calls);
 		us[TUTORIAL][r] = run_rival(&rival, &target, "tutorial_entry", "tutorial_return", calls);
 		for (m = SESSION; m <= CLASSIC; m++)
-			us[m][r] = run_tap(&target, plans, m - SESSION, false, calls, &lost[m]);
+			us[m][r] = run_tap(&target, plans, m - SESSION, TRACED, calls, &lost[m]);
 		us[REJECT_SESSION][r] =
-			run_tap(&target, plans, CAPTURE_SESSION, true, calls, &lost[REJECT_SESSION]);
+			run_tap(&target, plans, CAPTURE_SESSION, REJECTED, calls, &lost[REJECT_SESSION]);
 		us[REJECT_MULTI][r] =
-			run_tap(&target, plans, CAPTURE_MULTI, true, calls, &lost[REJECT_MULTI]);
+			run_tap(&target, plans, CAPTURE_MULTI, REJECTED, calls, &lost[REJECT_MULTI]);
+		for (m = OTHER_SESSION; m <= OTHER_CLASSIC; m++)
+			us[m][r] = run_tap(&target, plans, m - OTHER_SESSION, ELSEWHERE, calls, &lost[m]);
 	}
 	lost[TUTORIAL] = (uint64_t)calls * rounds - rival.events;
 	for (m = 0; m < NMODES; m++)

@@ -165,7 +165,7 @@ def row(scene, events):
     containers = {call.get("container_id") for call in calls}
     devices = {call.get("device") for call in launches}
     ok = [len(launches) == wanted.total(), right == wanted, bool(calls) and inside == {own["pid"]},
-          containers == {scene.container}]
+          containers == {scene.container}, devices <= {0, None}]
     cells = [scene.name, f"{len(launches)}/{wanted.total()}", f"{right.total()}/{wanted.total()}",
              f"{scene.pid}" + (f" ({own['pid']} inside)" if scene.inside else "") + ("" if ok[2] else " BAD"),
              (scene.container or "-")[:12] + ("" if ok[3] else f" BAD {containers}"),
@@ -237,6 +237,9 @@ def main():
     rows[0].append("")
     table(rows)
     attached = [event for event in events if event["type"] == "attach"]
+    delays = sorted(event["since_mapping_ns"] / 1e6 for event in attached if "since_mapping_ns" in event)
+    if delays:
+        print(f"  from mapping to probes, ms: {' '.join(f'{delay:.1f}' for delay in delays)}")
     gone = collections.Counter(event["reason"] for event in events if event["type"] == "detach")
     print(f"  attached {len(attached)} files, detached {dict(gone) or 'none'}; lost, by cause: "
           f"{seen.losses(events) or 'nothing'}")
