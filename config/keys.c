@@ -21,7 +21,7 @@
 #define AT(member) offsetof(struct config, member)
 
 /* enum kernels_style */
-static const char *const name_styles[] = {"demangled", "mangled", "off", NULL};
+static const char *const name_styles[] = {"demangled", "mangled", "off", "both", NULL};
 static const char *const auto_words[] = {"auto", NULL};
 static const char *const statuses[] = {
 	[CALL_OK] = "ok",
@@ -380,7 +380,8 @@ const struct key config_keys[] = {
 	 .offset = AT(names),
 	 .words = name_styles,
 	 .fallback = "demangled",
-	 .about = "how kernels are named in launches; `off` saves the probes that learn their names"},
+	 .about = "how kernels are named in launches; `both` adds `kernel_mangled`, `off` saves the probes "
+		  "that learn their names"},
 	{.name = "libraries",
 	 .type = KEY_STRINGS,
 	 .offset = AT(libraries),

@@ -33,6 +33,7 @@ static const struct {
 	[FIELD_DEVICE] = {",\"device\":", ""},
 	[FIELD_STREAM] = {",\"stream\":", ""},
 	[FIELD_KERNEL] = {",\"kernel\":\"", "\""},
+	[FIELD_KERNEL_MANGLED] = {",\"kernel_mangled\":\"", "\""},
 	[FIELD_KERNEL_HANDLE] = {",\"kernel_handle\":", ""},
 	[FIELD_GRID] = {",\"grid\":", ""},
 	[FIELD_BLOCK] = {",\"block\":", ""},

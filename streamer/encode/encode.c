@@ -59,6 +59,7 @@ const char *const encode_keys[] = {
 	"device",
 	"stream",
 	"kernel",
+	"kernel_mangled",
 	"kernel_handle",
 	"grid",
 	"block",
@@ -85,6 +86,8 @@ const char *const encode_keys[] = {
 	"major",
 	"functions",
 	"failed",
+	"failed_error",
+	"since_mapping_ns",
 	"reason",
 	/* loss */
 	"source",
@@ -108,8 +111,6 @@ const char *const encode_keys[] = {
 	"exit_code",
 	"calls",
 	"sinks",
-	/* reserved for the name of a launched kernel */
-	"kernel",
 	NULL,
 };
 

@@ -49,6 +49,7 @@ static const struct {
 	[FIELD_DEVICE] = {INT("cuda.device"), INT_END},
 	[FIELD_STREAM] = {HEX("cuda.stream"), HEX_END},
 	[FIELD_KERNEL] = {TEXT("cuda.kernel"), TEXT_END},
+	[FIELD_KERNEL_MANGLED] = {TEXT("cuda.kernel_mangled"), TEXT_END},
 	[FIELD_KERNEL_HANDLE] = {HEX("cuda.kernel_handle"), HEX_END},
 	[FIELD_GRID] = {ANY("cuda.grid"), ANY_END},
 	[FIELD_BLOCK] = {ANY("cuda.block"), ANY_END},
