@@ -25,6 +25,7 @@ struct attached {
 	bool unmapped;        /* within one look */
 	pid_t mapper;         /* a process that mapped it when last looked at, 0: not known */
 	uint64_t map_start, map_end;
+	struct shown_key mapped_as; /* under which of its names */
 };
 
 struct trace {

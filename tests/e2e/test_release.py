@@ -95,6 +95,20 @@ def sizes(run):
     return [call["bytes"] for call in run.calls]
 
 
+def test_list_says_who_maps_it(tmp_path):
+    copy = tmp_path / "copy with a blank.so"
+    shutil.copy(LIBRARY, copy)
+    with Caller(copy) as one, Caller(copy) as two:
+        copy.unlink()
+        found = tap.json.loads(tap.run_plain("list", "libraries", "--json").stdout)
+        lines = tap.run_plain("list", "libraries").stdout.splitlines()
+    library, = [library for library in found if library["path"] == str(copy)]
+    assert set(library["pids"]) == {one.process.pid, two.process.pid}
+    assert library["api"] == ["runtime"] and library["major"] == 13 and library["functions"] > 400
+    line, = [line for line in lines if line.endswith(str(copy))]
+    assert line.split()[:4] == ["runtime", "13", str(library["functions"]), "2"]
+
+
 def test_two_hundred_copies(tmp_path):
     """Copies come and go by the hundred, and leave nothing; one that is still there keeps its probes."""
     with tap.running([*few(tmp_path), "--", "sh", "-c", 'exec "$@" <"$0"', tmp_path / "input",
