@@ -33,6 +33,12 @@ typedef u8 bool;
 #define false 0
 
 #include "record.h"
+
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+
+/* The only variable in .bss: user space maps it as a whole. */
+struct rec_shared shared;
+
 #include "arch.h"
 #include "kernel.h"
 #include "identity.h"
@@ -170,12 +176,7 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
-/* The only variable in .bss: user space maps it as a whole. */
-struct rec_shared shared;
-
 extern bool bpf_session_is_return(void) __ksym __weak;
-
-#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 
 static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
 {
@@ -777,13 +778,14 @@ static __always_inline struct thread_state *thread_get(struct counters *c)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	u32 gen = READ_ONCE(shared.select_gen); /* before it is decided: a change meanwhile counts later */
 
-	if (t && t->select_gen == shared.select_gen)
+	if (t && t->select_gen == gen)
 		return t->selected ? t : NULL;
 	if (!is_selected(task)) {
 		if (t) {
 			t->selected = 0;
-			t->select_gen = shared.select_gen;
+			t->select_gen = gen;
 		}
 		return NULL;
 	}
@@ -796,7 +798,7 @@ static __always_inline struct thread_state *thread_get(struct counters *c)
 		}
 	}
 	t->selected = 1;
-	t->select_gen = shared.select_gen;
+	t->select_gen = gen;
 	t->pid_tgid = bpf_get_current_pid_tgid();
 	return t;
 }

@@ -208,6 +208,7 @@ struct rec_desc {
 #define REC_SELECT_EXE        (1 << 2)
 #define REC_SELECT_CGROUPS    (1 << 3)
 #define REC_SELECT_CONTAINERS (1 << 4)
+#define REC_SELECT_ALL        0x1f
 
 /* what a pattern is to match */
 #define REC_MATCH_WHOLE (1 << 0) /* the whole comm; a path from its root on, a cgroup's or one around it */
@@ -283,9 +284,11 @@ struct rec_shared {
 	/* written by user space before load or at run time */
 	u32 recording; /* 0: every program returns at once */
 	u32 nested;
-	u32 select_pids;      /* 1: only processes in the pids map */
-	u32 follow_children;  /* 1: a selected process's children are selected too */
-	u32 select_gen;       /* raised when the pids map changes */
+	u32 select_pids;     /* 1: only processes in the pids map */
+	u32 follow_children; /* 1: a selected process's children are selected too */
+	u32 select_gen;      /* raised when the selection of processes changes */
+	u32 select_by;       /* REC_SELECT_*: what they are selected by beside that */
+	u32 reserved2;
 	u32 pidns_ino;        /* of cudatap's pid namespace */
 	u64 wake_level;       /* bytes in the ring that wake a REC_ARMED_LEVEL reader */
 	u64 names_wake_level; /* the same of the names ring */

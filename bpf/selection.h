@@ -9,8 +9,10 @@
 #ifndef CUDATAP_SELECTION_H
 #define CUDATAP_SELECTION_H
 
-/* Set before load: what is not selected by is not even verified. */
-volatile const u32 select_by SEC(".rodata.select");
+/* Set before load: what can not be selected by is not even verified. */
+volatile const u32 select_kinds SEC(".rodata.select");
+
+#define SELECTED_BY(kind) (select_kinds & (kind) && shared.select_by & (kind))
 
 struct select_key {
 	char text[REC_SELECT_TEXT];
@@ -42,7 +44,7 @@ struct {
 
 /* What was decided. Threads that are not selected have nothing else. */
 struct verdict {
-	u32 gen; /* 0: nothing */
+	u32 gen; /* of shared.select_gen; 0: nothing */
 	u32 selected;
 };
 
@@ -118,7 +120,7 @@ __noinline int match_container(struct select_key *key_of_name, u32 len)
 	char key[REC_COMM_LEN] = {}, *name;
 	u32 start;
 
-	if (!(select_by & REC_SELECT_CONTAINERS) || !key_of_name)
+	if (!(select_kinds & REC_SELECT_CONTAINERS) || !key_of_name)
 		return 0;
 	name = key_of_name->text;
 	if (len > 6 && name[(len - 6) & 255] == '.')
@@ -146,7 +148,7 @@ static long match_cgroup(u32 i, struct selecting *s)
 	n = bpf_probe_read_kernel_str(s->g->name.text, sizeof(s->g->name.text), s->g->id.text + at);
 	if (n <= 0 || n > REC_SELECT_TEXT)
 		return 1;
-	if (select_by & REC_SELECT_CGROUPS) {
+	if (select_kinds & REC_SELECT_CGROUPS) {
 		match = bpf_map_lookup_elem(&select_cgroups, s->g->id.text + at);
 		if (match && *match & REC_MATCH_WHOLE && s->c.whole)
 			s->found |= REC_SELECT_CGROUPS;
@@ -154,7 +156,7 @@ static long match_cgroup(u32 i, struct selecting *s)
 		if (match && *match & REC_MATCH_NAME)
 			s->found |= REC_SELECT_CGROUPS;
 	}
-	if (select_by & REC_SELECT_CONTAINERS && match_container(&s->g->name, n - 1))
+	if (select_kinds & REC_SELECT_CONTAINERS && match_container(&s->g->name, n - 1))
 		s->found |= REC_SELECT_CONTAINERS;
 	s->at = at + n;
 	return 0;
@@ -166,7 +168,7 @@ __noinline int match_chain(u64 address)
 	struct cgroup *cgroup = (void *)address;
 	struct selecting s = {};
 
-	s.g = cgroup && select_by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) ? gather() : NULL;
+	s.g = cgroup && select_kinds & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) ? gather() : NULL;
 	if (!s.g)
 		return 0;
 	s.c.id = &s.g->id;
@@ -178,7 +180,7 @@ __noinline int match_chain(u64 address)
 
 static __always_inline bool selected_by_cgroup(void)
 {
-	u32 wanted = select_by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS);
+	u32 wanted = shared.select_by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS);
 	u32 found = match_chain((u64)cgroup_of_current()) | match_chain((u64)cgroup1_of_current());
 
 	return (found & wanted) == wanted;
@@ -214,13 +216,13 @@ static __always_inline bool selected_by_uid(void)
 /* Every way in which processes are selected must agree. */
 __noinline int decide(void)
 {
-	if (select_by & REC_SELECT_UIDS && !selected_by_uid())
+	if (SELECTED_BY(REC_SELECT_UIDS) && !selected_by_uid())
 		return 0;
-	if (select_by & REC_SELECT_COMMS && !selected_by_comm())
+	if (SELECTED_BY(REC_SELECT_COMMS) && !selected_by_comm())
 		return 0;
-	if (select_by & REC_SELECT_EXE && !selected_by_exe())
+	if (SELECTED_BY(REC_SELECT_EXE) && !selected_by_exe())
 		return 0;
-	if (select_by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) && !selected_by_cgroup())
+	if (SELECTED_BY(REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) && !selected_by_cgroup())
 		return 0;
 	return 1;
 }
@@ -228,23 +230,25 @@ __noinline int decide(void)
 /* Of the current thread: what was decided before, else decided now. */
 static __always_inline bool is_chosen(struct task_struct *task)
 {
+	u32 gen =
+		READ_ONCE(shared.select_gen); /* before it is decided: what changes meanwhile counts later */
 	struct verdict *verdict;
 
-	if (!select_by)
+	if (!select_kinds || !shared.select_by)
 		return true;
 	verdict = bpf_task_storage_get(&verdicts, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!verdict)
 		return decide();
-	if (!verdict->gen) {
+	if (verdict->gen != gen) {
 		verdict->selected = decide();
-		verdict->gen = 1;
+		verdict->gen = gen;
 	}
 	return verdict->selected;
 }
 
 static __always_inline void choose_anew(struct task_struct *task)
 {
-	struct verdict *verdict = select_by ? bpf_task_storage_get(&verdicts, task, NULL, 0) : NULL;
+	struct verdict *verdict = select_kinds ? bpf_task_storage_get(&verdicts, task, NULL, 0) : NULL;
 
 	if (verdict)
 		verdict->gen = 0;

@@ -46,31 +46,30 @@ static const char *const when_full[] = {
 };
 
 /* Processes by what can be said of them: of one meaning wherever they stand. */
-#define PATTERN(name_, member, at, flags_, what, wrong_, about_)                             \
+#define PATTERN(name_, member, at, what, wrong_, about_)                                     \
 	{                                                                                    \
 		.name = name_, .type = KEY_STRINGS, .wrong = wrong_,                         \
 		.offset = (at) + offsetof(struct config_patterns, member), .fallback = "[]", \
-		.flags = (flags_), .about = what about_                                      \
+		.about = what about_                                                         \
 	}
-#define PATTERNS(at, flags_, what)                                                                           \
-	PATTERN("comms", comms, at, flags_, what, patterns_comm_wrong,                                       \
+#define PATTERNS(at, what)                                                                                   \
+	PATTERN("comms", comms, at, what, patterns_comm_wrong,                                               \
 		" processes of these names, as `ps -o comm` shows them; `python*` is every name that "       \
 		"begins "                                                                                    \
 		"so. Of several such lists, a process must be in each that is not empty; it is decided for " \
 		"a thread at its first call, and again when it gets another name or program"),               \
-		PATTERN("exe", exe, at, flags_, what, patterns_exe_wrong,                                    \
+		PATTERN("exe", exe, at, what, patterns_exe_wrong,                                            \
 			" these executables: an absolute path as the process itself sees it, or what a "     \
 			"path ends in, "                                                                     \
 			"such as `python3.11` or `venv/bin/python3.11`; links are followed before, so it "   \
 			"is the "                                                                            \
 			"file's own name"),                                                                  \
-		PATTERN("cgroups", cgroups, at, flags_, what, patterns_cgroup_wrong,                         \
+		PATTERN("cgroups", cgroups, at, what, patterns_cgroup_wrong,                                 \
 			" processes in these cgroups or below: a path from the hierarchy's root, such as "   \
 			"`/system.slice/slurmd.service`, or a name, such as `slurmd.service`"),              \
-		PATTERN("containers", containers, at, flags_, what, patterns_container_wrong,                \
+		PATTERN("containers", containers, at, what, patterns_container_wrong,                        \
 			" processes in these containers, by id, of which the first 12 digits count"),        \
-		PATTERN("uids", uids, at, flags_, what, patterns_uid_wrong,                                  \
-			" processes of these users, by number")
+		PATTERN("uids", uids, at, what, patterns_uid_wrong, " processes of these users, by number")
 
 static const struct key processes[] = {
 	{.name = "pids",
@@ -86,7 +85,7 @@ static const struct key processes[] = {
 	 .fallback = "false",
 	 .flags = KEY_AT_START,
 	 .about = "trace the children of `pids` too, and theirs, those that are there and those to come"},
-	PATTERNS(offsetof(struct config, processes.patterns), KEY_AT_START, "trace only"),
+	PATTERNS(offsetof(struct config, processes.patterns), "trace only"),
 	{0},
 };
 
@@ -187,7 +186,7 @@ static const struct key filter[] = {
 	 .offset = FILTER(min_bytes),
 	 .fallback = "0",
 	 .about = "only calls with `bytes` of at least so many"},
-	PATTERNS(offsetof(struct config_filter, patterns), 0, "only calls of"),
+	PATTERNS(offsetof(struct config_filter, patterns), "only calls of"),
 	{0},
 };
 

@@ -44,6 +44,8 @@ struct capture_options {
 	bool select_pids; /* only processes given by capture_select_pid() */
 	bool follow_children;
 	struct capture_processes processes;
+	bool processes_change; /* others may follow, by whatever they are selected: the program is larger then
+				*/
 	uint64_t open_after_ns;   /* calls that last longer are told of by capture_look(); 0: none are */
 	const struct plan *plans; /* [table_nrows]; kept until capture_free() */
 	const uint8_t *row_state; /* [table_nrows], enum rec_row_state */
@@ -88,6 +90,14 @@ void capture_switch(struct capture *capture, const struct capture_switch *to);
 /** capture_selected_pids - how many processes given by capture_select_pid(), and children of theirs, there
  * are */
 size_t capture_selected_pids(const struct capture *capture);
+
+/**
+ * capture_select - which processes are recorded, beside capture_select_pid()
+ * Any time; threads decide anew at their next call, those within a call after it. Returns 0, or -EOPNOTSUPP
+ * when they are selected by what the program was not loaded for (capture_options.processes_change), with
+ * nothing changed, or another negative errno.
+ */
+int capture_select(struct capture *capture, const struct capture_processes *processes);
 
 /**
  * capture_rules - which calls become records: from the next call on

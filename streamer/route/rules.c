@@ -55,16 +55,31 @@ void rules_make(const struct config *config, struct rec_rules *ret_rules)
 	config_sample_rows(config, ret_rules->sample);
 }
 
+struct capture_processes rules_processes(const struct config *config)
+{
+	const struct config_patterns *p = &config->processes.patterns;
+
+	return (struct capture_processes){
+		.uids = {p->uids.list, p->uids.n},
+		.comms = {p->comms.list, p->comms.n},
+		.exe = {p->exe.list, p->exe.n},
+		.cgroups = {p->cgroups.list, p->cgroups.n},
+		.containers = {p->containers.list, p->containers.n},
+	};
+}
+
 int rules_send(struct capture *capture, const struct config *config)
 {
+	struct capture_processes processes = rules_processes(config);
 	struct rec_rules *rules = malloc(sizeof(*rules));
+	int err = rules ? capture_select(capture, &processes) : -ENOMEM;
 
-	if (!rules)
-		return -ENOMEM;
-	rules_make(config, rules);
-	capture_rules(capture, rules);
+	if (!err) {
+		rules_make(config, rules);
+		capture_rules(capture, rules);
+	}
 	free(rules);
-	return 0;
+	return err;
 }
 
 /* ---- here ---- */

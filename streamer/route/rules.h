@@ -1,5 +1,6 @@
 /*
- * Which calls become events, as the configuration's `filter`, `sample` and `process_rate_limit` say: what the
+ * Which calls become events, as the configuration's `processes`, `filter`, `sample` and `process_rate_limit`
+ * say: what the
  * BPF program decides, and what is left for here.
  */
 #ifndef CUDATAP_ROUTE_RULES_H
@@ -12,9 +13,13 @@
 /** rules_make - the BPF program's part, beside the states of rows, which config_select() makes */
 void rules_make(const struct config *config, struct rec_rules *ret_rules);
 
+/** rules_processes - the processes of a configuration; refers to its lists */
+struct capture_processes rules_processes(const struct config *config);
+
 /**
- * rules_send - make the rules of a configuration those of the BPF program, from the next call on
- * Can be called at any time, from any thread; the states of rows go their own way. Returns 0 or -ENOMEM.
+ * rules_send - make the BPF program trace by a configuration: its processes, filter and samples
+ * From the next call on; at any time, from any thread but one at a time. The states of rows (config_select())
+ * go their own way. Returns 0 or a negative errno with no rule changed: see capture_select().
  */
 int rules_send(struct capture *capture, const struct config *config);
 

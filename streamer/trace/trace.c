@@ -120,17 +120,6 @@ static int start_command(struct trace *trace)
 	return 0;
 }
 
-static struct capture_processes processes_of(const struct config *config)
-{
-#define PATTERNS(name)                                                                  \
-	{                                                                               \
-		config->processes.patterns.name.list, config->processes.patterns.name.n \
-	}
-	return (struct capture_processes){PATTERNS(uids), PATTERNS(comms), PATTERNS(exe), PATTERNS(cgroups),
-					  PATTERNS(containers)};
-#undef PATTERNS
-}
-
 /* A held command waits for its probes, however long they take. */
 static void on_progress(void *ctx)
 {
@@ -148,7 +137,8 @@ static int open_capture(struct trace *trace)
 		.nested = trace->config->nested,
 		.select_pids = trace->cli->command || trace->config->pids.n,
 		.follow_children = trace->cli->command || trace->config->processes.children,
-		.processes = processes_of(trace->config),
+		.processes = rules_processes(trace->config),
+		.processes_change = reload_can(trace),
 		.open_after_ns = trace->config->open_after_ns,
 		.plans = trace->plans,
 		.row_state = trace->row_state,

@@ -297,6 +297,27 @@ def test_filter_and_sample(tmp_path):
         assert stop["calls"]["orphan_exits"] == 0
 
 
+def test_processes(tmp_path):
+    """Another choice of processes, which the BPF program was not loaded with."""
+    text = f"families: [memory]\n{ONE}"
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
+        with run.caller("1", "1000000000") as program:
+            grown = run.out.stat().st_size
+            for what, calls in ("comms: [nobody]", False), ("comms: [reload_*], uids: [0]", True), ("uids: [7]", False):
+                wait_until(lambda: run.out.stat().st_size > grown + 10000, "calls")
+                assert run.reload(f"processes: {{{what}}}\n{text}")["status"] == "ok"
+                grown = run.out.stat().st_size
+                if not calls:
+                    wait_until(lambda: run.out.stat().st_size == (time.sleep(0.2), run.out.stat().st_size)[1], "silence")
+                    run.reload(text)
+                    grown = run.out.stat().st_size
+            end_calls(program)
+        stop = run.end()
+        check_stream(run.out)
+        assert_nothing_lost(stop)
+
+
 def test_profile_and_start_keys(tmp_path):
     """`profile:` in the file chooses another one; what only a start changes is said and kept."""
     text = f"profile: P\n{ONE}profiles: {{dev: {{families: all}}, prod: {{families: [memory], host: h2}}}}\n"
