@@ -109,6 +109,19 @@ def test_list_says_who_maps_it(tmp_path):
     assert line.split()[:4] == ["runtime", "13", str(library["functions"]), "2"]
 
 
+def test_wheels_are_known_beforehand(tmp_path):
+    """What Python packages bring has its probes before anyone loads it: no call is missed."""
+    wheel = tmp_path / "lib/python3.12/site-packages/nvidia/cu13/lib"
+    wheel.mkdir(parents=True)
+    shutil.copy(LIBRARY, wheel)
+    with tap.running(few(tmp_path), tmp_path, env={"VIRTUAL_ENV": str(tmp_path)}) as running:
+        running.wait_attached(str(wheel))
+        script = f"import ctypes; ctypes.CDLL('{wheel / LIBRARY.name}').cudaMemset(None, 0, ctypes.c_size_t(4711))"
+        subprocess.run([sys.executable, "-c", script], check=True, env=tap.environment(ENV))
+        running.wait_for(lambda text: '"bytes":4711,' in text, "its first call")
+        running.end()
+
+
 def test_two_hundred_copies(tmp_path):
     """Copies come and go by the hundred, and leave nothing; one that is still there keeps its probes."""
     with tap.running([*few(tmp_path), "--", "sh", "-c", 'exec "$@" <"$0"', tmp_path / "input",
