@@ -23,7 +23,10 @@
 static struct plan *plans;
 static const struct capture_processes everybody;
 
-__attribute__((noinline, noclone)) static int probed(void *p, size_t size)
+__attribute__((noinline)) int probed(void *p, size_t size);
+
+/* not static: no compiler makes another one of it */
+__attribute__((noinline)) int probed(void *p, size_t size)
 {
 	__asm__ volatile("" ::"r"(p), "r"(size) : "memory");
 	return size == 13 ? 2 : 0;
