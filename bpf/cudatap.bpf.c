@@ -957,7 +957,8 @@ static __always_inline struct frame *leave_frame(struct thread_state *t, u64 sp,
 	return frame_at(t, depth - 1);
 }
 
-/* A return without an entry, unless that was turned away, or its row is OFF and has its probes for a moment yet.
+/* A return without an entry, unless that was turned away, or its row is OFF and has its probes for a moment
+ * yet.
  */
 static __always_inline void count_orphan(const struct thread_state *t, u64 cookie)
 {
