@@ -64,6 +64,13 @@ void capture_need_files(const struct capture *capture, size_t more);
 /** closing_wait - until all that was given to be closed is */
 void closing_wait(struct closing *closing);
 
+/**
+ * closers_stop - hold the processes that close classic probes, of other runs too
+ *
+ * Returns a descriptor; they go on when it is closed.
+ */
+int closers_stop(void);
+
 /* ring.c */
 int ring_open(struct capture *capture);
 void ring_close(struct capture *capture);
