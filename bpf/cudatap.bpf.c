@@ -36,6 +36,7 @@ typedef u8 bool;
 #include "arch.h"
 #include "kernel.h"
 #include "identity.h"
+#include "selection.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -88,7 +89,7 @@ struct {
  * its place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20);
+	__uint(max_entries, 16 << 20);
 } names SEC(".maps");
 
 struct {
@@ -220,30 +221,38 @@ static __always_inline bool is_selected(struct task_struct *task)
 {
 	u32 pid;
 
-	if (!shared.select_pids)
-		return true;
-	pid = pid_in((u64)BPF_CORE_READ(task, group_leader), shared.pidns_ino);
-	return bpf_map_lookup_elem(&pids, &pid) != NULL;
+	if (shared.select_pids) {
+		pid = pid_in((u64)BPF_CORE_READ(task, group_leader), shared.pidns_ino);
+		if (!bpf_map_lookup_elem(&pids, &pid))
+			return false;
+	}
+	return is_chosen(task);
 }
 
 /* Wake the reader where it asked to be. The record is committed by now and
  * the reader looks at the ring after it has set `armed`, so one of both sees
  * the other. */
+static __always_inline void wake_now(void)
+{
+	void *nothing;
+
+	if (__sync_lock_test_and_set(&shared.armed, REC_ARMED_NO) == REC_ARMED_NO)
+		return;
+	nothing = bpf_ringbuf_reserve(&ring, 8, 0);
+	if (nothing)
+		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+}
+
 static __always_inline void wake_reader(void)
 {
 	u32 armed = READ_ONCE(shared.armed);
-	void *nothing;
 
 	if (armed == REC_ARMED_NO)
 		return;
 	if (armed == REC_ARMED_LEVEL && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < shared.wake_level &&
 	    bpf_ringbuf_query(&names, BPF_RB_AVAIL_DATA) < shared.names_wake_level)
 		return;
-	if (__sync_lock_test_and_set(&shared.armed, REC_ARMED_NO) == REC_ARMED_NO)
-		return;
-	nothing = bpf_ringbuf_reserve(&ring, 8, 0);
-	if (nothing)
-		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+	wake_now();
 }
 
 /* Names of paths are gathered in a frame that is not in use yet. */
@@ -341,7 +350,7 @@ __noinline int announce(struct thread_state *t)
 	if (bpf_ringbuf_output(&ring, id, sizeof(id->rec) + len, BPF_RB_NO_WAKEUP))
 		return 0;
 	know(t->pid_tgid >> 32, KNOWN_CALLS);
-	wake_reader();
+	wake_now(); /* what only /proc tells of it is to be read before it ends */
 	t->announced = 1;
 	return 1;
 }
@@ -1099,7 +1108,9 @@ int BPF_PROG(on_exec, struct task_struct *unused)
 	/* what is known of the old image goes */
 	rec.pid_tgid = t ? t->pid_tgid : bpf_get_current_pid_tgid();
 	forget(&rec, t && t->announced);
+	choose_anew(bpf_get_current_task_btf());
 	if (t) {
+		t->select_gen = 0;
 		t->announced = 0;
 		t->device = REC_DEVICE_UNSAID;
 		t->context = 0;
@@ -1149,8 +1160,11 @@ int BPF_PROG(on_rename, struct task_struct *task)
 {
 	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
 
-	if (t)
+	choose_anew(task);
+	if (t) {
 		t->announced = 0;
+		t->select_gen = 0;
+	}
 	return 0;
 }
 

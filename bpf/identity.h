@@ -104,18 +104,24 @@ static long climb_cgroup(u32 i, struct climb *c)
 	} while (0)
 
 /* The path of the current process's executable below its root directory, as the process sees it. */
-static __always_inline void identity_exe(struct climb *c)
+static __always_inline bool climb_exe_begin(struct climb *c)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct file *file = BPF_CORE_READ(task, mm, exe_file);
 
 	if (!file)
-		return;
+		return false;
 	c->root = BPF_CORE_READ(task, fs, root.dentry);
 	c->root_mnt = BPF_CORE_READ(task, fs, root.mnt);
 	c->at = BPF_CORE_READ(file, f_path.dentry);
 	c->mnt = BPF_CORE_READ(file, f_path.mnt);
-	CLIMB(climb_path, c);
+	return true;
+}
+
+static __always_inline void identity_exe(struct climb *c)
+{
+	if (climb_exe_begin(c))
+		CLIMB(climb_path, c);
 }
 
 /* The names of a cgroup and those around it, without the root. */

@@ -189,6 +189,25 @@ struct rec_desc {
 	struct rec_op ops[REC_MAX_OPS];
 };
 
+/* ---- selection of processes ---- */
+
+#define REC_SELECT_MAX  4096 /* patterns of a kind */
+#define REC_SELECT_TEXT 256  /* bytes of one, zero behind the last NUL */
+#define REC_SELECT_ID   12   /* characters of a container's id that decide */
+
+/* what processes are selected by; all that are there must agree */
+#define REC_SELECT_UIDS       (1 << 0)
+#define REC_SELECT_COMMS      (1 << 1)
+#define REC_SELECT_EXE        (1 << 2)
+#define REC_SELECT_CGROUPS    (1 << 3)
+#define REC_SELECT_CONTAINERS (1 << 4)
+
+/* what a pattern is to match */
+#define REC_MATCH_WHOLE (1 << 0) /* the whole comm; a path from its root on, a cgroup's or one around it */
+#define REC_MATCH_NAME \
+	(1 << 1) /* the end of an executable's path, the name of a cgroup or of one around it */
+#define REC_MATCH_PREFIX (1 << 2) /* the beginning of a comm */
+
 /* ---- the shared page ---- */
 
 /* row_state[]: what to do with calls of a row; ON and MUTED exclude each other */

@@ -37,4 +37,11 @@ struct config_sink *sinks_add(struct config *config, const struct sink_ops *ops,
 void sinks_drop_last(struct config *config);
 void sinks_free(struct config *config);
 
+struct node;
+/**
+ * cross_check - what several keys must obey together, where each of them is right alone
+ * @map: what @config was read from
+ */
+void cross_check(const struct config *config, const struct node *map, struct errors *errors);
+
 #endif

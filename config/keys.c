@@ -7,8 +7,10 @@
 #include "internal.h"
 
 #include "../sinks/sink.h"
+#include "../streamer/capture/patterns.h"
 #include "../streamer/decode/decode.h"
 #include "../streamer/encode/encode.h"
+#include "../streamer/enrich/environs.h"
 
 #define KiB 1024ll
 #define MiB (1024 * KiB)
@@ -20,6 +22,11 @@
 
 /* enum kernels_style */
 static const char *const name_styles[] = {"demangled", "mangled", "off", NULL};
+static const char *const reloads[] = {
+	[CONFIG_ON_SIGNAL] = "on_signal",
+	[CONFIG_ON_CHANGE] = "on_change",
+	NULL,
+};
 static const char *const auto_words[] = {"auto", NULL};
 static const char *const statuses[] = {
 	[CALL_OK] = "ok",
@@ -43,8 +50,59 @@ static const struct key processes[] = {
 	 .type = KEY_PIDS,
 	 .offset = AT(pids),
 	 .fallback = "[]",
+	 .flags = KEY_AT_START,
 	 .about = "trace these processes only, by their ids as `ps` shows them; an empty list is every "
 		  "process."},
+	{.name = "children",
+	 .type = KEY_BOOL,
+	 .offset = AT(processes.children),
+	 .fallback = "false",
+	 .flags = KEY_AT_START,
+	 .about = "trace the children of `pids` too, and theirs, those that are there and those to come"},
+	{.name = "comms",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.comms),
+	 .fallback = "[]",
+	 .wrong = patterns_comm_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only processes of these names, as `ps -o comm` shows them; `python*` is every name "
+		  "that "
+		  "begins so. Of several lists here, a process must be in each that is not empty; it is "
+		  "decided for "
+		  "a thread at its first call, and again when it gets another name or program"},
+	{.name = "exe",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.exe),
+	 .fallback = "[]",
+	 .wrong = patterns_exe_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only these executables: an absolute path as the process itself sees it, or what a "
+		  "path ends "
+		  "in, such as `python3.11` or `venv/bin/python3.11`; links are followed before, so it is "
+		  "the file's "
+		  "own name"},
+	{.name = "cgroups",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.cgroups),
+	 .fallback = "[]",
+	 .wrong = patterns_cgroup_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only processes in these cgroups or below: a path from the hierarchy's root, such as "
+		  "`/system.slice/slurmd.service`, or a name, such as `slurmd.service`"},
+	{.name = "containers",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.containers),
+	 .fallback = "[]",
+	 .wrong = patterns_container_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only processes in these containers, by id, of which the first 12 digits count"},
+	{.name = "uids",
+	 .type = KEY_STRINGS,
+	 .offset = AT(processes.uids),
+	 .fallback = "[]",
+	 .wrong = patterns_uid_wrong,
+	 .flags = KEY_AT_START,
+	 .about = "trace only processes of these users, by number"},
 	{0},
 };
 
@@ -68,6 +126,15 @@ static const struct key fields[] = {
 	 .offset = AT(fields.constant),
 	 .fallback = "{}",
 	 .about = "constant fields of every event, such as `{env: prod, cluster: a}`"},
+	{.name = "env",
+	 .type = KEY_STRINGS,
+	 .offset = AT(fields.env),
+	 .fallback = "[]",
+	 .flags = KEY_AT_START | KEY_VARIABLES,
+	 .max = ENVIRONS_MAX_NAMES,
+	 .about = "environment variables that events show in `environ`, such as `[SLURM_JOB_ID, RANK]`, as "
+		  "the "
+		  "process was started with them; absent where it was gone before they could be read"},
 	{.name = "redact",
 	 .type = KEY_STRINGS,
 	 .offset = AT(fields.redact),
@@ -84,7 +151,7 @@ static const struct key ring[] = {
 	 .type = KEY_SIZE,
 	 .offset = AT(ring.size),
 	 .fallback = "16MiB",
-	 .flags = KEY_POWER_OF_TWO,
+	 .flags = KEY_POWER_OF_TWO | KEY_AT_START,
 	 .min = 4 * KiB,
 	 .max = GiB,
 	 .about = "memory between kernel and cudatap; it holds the calls that come while nobody reads"},
@@ -325,12 +392,13 @@ const struct key config_keys[] = {
 	 .offset = AT(names),
 	 .words = name_styles,
 	 .fallback = "demangled",
+	 .flags = KEY_AT_START,
 	 .about = "how kernels are named in launches; `off` saves the probes that learn their names"},
 	{.name = "libraries",
 	 .type = KEY_STRINGS,
 	 .offset = AT(libraries),
 	 .fallback = "auto",
-	 .flags = KEY_PATHS | KEY_NOT_EMPTY,
+	 .flags = KEY_PATHS | KEY_NOT_EMPTY | KEY_AT_START,
 	 .words = auto_words,
 	 .about = "paths and globs of the files to attach to; `auto` finds them"},
 	{.name = "processes", .type = KEY_MAP, .children = processes, .about = "which processes are traced"},
@@ -342,6 +410,14 @@ const struct key config_keys[] = {
 	 .min = 1,
 	 .max = 255,
 	 .about = "name of this host in every event"},
+	{.name = "reload",
+	 .type = KEY_ENUM,
+	 .offset = AT(reload),
+	 .words = reloads,
+	 .fallback = "on_signal",
+	 .about = "when the configuration is read again while cudatap runs: at SIGHUP, or also whenever one "
+		  "of "
+		  "its files has changed"},
 	{.name = "ring",
 	 .type = KEY_MAP,
 	 .children = ring,

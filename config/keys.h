@@ -42,6 +42,8 @@ enum key_type {
 #define KEY_LAYER        (1 << 4) /* says what is merged: settled before, and no part of the outcome */
 #define KEY_PARAMETERS   (1 << 5) /* STRINGS: names of parameters */
 #define KEY_RENAME       (1 << 6) /* FIELDS: new names by one of `words` */
+#define KEY_VARIABLES    (1 << 7) /* STRINGS: names of environment variables, each once, `max` at most */
+#define KEY_AT_START     (1 << 8) /* a reload does not change it: it takes effect at the next start */
 
 struct key {
 	const char *name;
@@ -50,11 +52,12 @@ struct key {
 	const char *fallback; /* default, as it would be written in YAML; NULL: required or absent */
 	const char *computed; /* what the default is when it has no text: "the host's name" */
 	bool required;
-	unsigned flags;             /* KEY_SECRET ... */
-	int64_t min, max;           /* INT, SIZE, DURATION: bounds; STRING: of its bytes; when max is not 0 */
-	const char *const *words;   /* ENUM, STRING, WORDS, STRINGS: NULL-terminated */
-	const struct key *children; /* MAP: rows up to one without a name */
-	const char *about;          /* one sentence for the reference */
+	unsigned flags;           /* KEY_SECRET ... */
+	int64_t min, max;         /* INT, SIZE, DURATION: bounds; STRING: of its bytes; when max is not 0 */
+	const char *const *words; /* ENUM, STRING, WORDS, STRINGS: NULL-terminated */
+	const char *(*wrong)(const char *text); /* STRINGS: NULL, or what an item is to be: "the id of ..." */
+	const struct key *children;             /* MAP: rows up to one without a name */
+	const char *about;                      /* one sentence for the reference */
 };
 
 #endif

@@ -73,6 +73,35 @@ const struct key_type_ops type_words = {
 
 /* ---- strings ---- */
 
+#define VARIABLE_PATTERN "^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+#define MAX_VARIABLE     64
+
+/* As a shell would take it (POSIX: environment variables). */
+static bool variable_check(const struct key *key, const struct config_strings *before,
+			   const struct node *node, struct errors *errors)
+{
+	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+	size_t len = strlen(node->text);
+
+	for (size_t i = 0; i < before->n; i++)
+		if (!strcmp(before->list[i], node->text)) {
+			errors_add(errors, &node->mark, "%s is there twice", QUOTE(node->text));
+			return false;
+		}
+	if (!len || len > MAX_VARIABLE || node->text[strspn(node->text, letters)] ||
+	    strchr("0123456789", node->text[0])) {
+		errors_add(
+			errors, &node->mark,
+			"%s cannot be a variable's name: 1 to %d letters, digits and \"_\", no digit first",
+			QUOTE(node->text), MAX_VARIABLE);
+		return false;
+	}
+	if (before->n < (size_t)key->max)
+		return true;
+	errors_add(errors, &node->mark, "\"%s\" has at most %d variables", key->name, (int)key->max);
+	return false;
+}
+
 static void strings_add(const struct key *key, const struct node *node, void *value, struct errors *errors)
 {
 	struct config_strings *strings = value;
@@ -86,6 +115,12 @@ static void strings_add(const struct key *key, const struct node *node, void *va
 	}
 	if ((key->flags & KEY_PARAMETERS) && !encode_parameter_known(node->text)) {
 		errors_add(errors, &node->mark, "no function has a parameter %s", QUOTE(node->text));
+		return;
+	}
+	if ((key->flags & KEY_VARIABLES) && !variable_check(key, strings, node, errors))
+		return;
+	if (key->wrong && key->wrong(node->text)) {
+		errors_add(errors, &node->mark, "%s is not %s", QUOTE(node->text), key->wrong(node->text));
 		return;
 	}
 	list = reallocarray(strings->list, strings->n + 1, sizeof(*list));
@@ -147,6 +182,11 @@ static json_t *strings_schema(const struct key *key)
 
 	if (key->flags & KEY_PATHS)
 		json_object_set_new(one, "pattern", json_string(key->words ? "/|^auto$" : "/"));
+	if (key->flags & KEY_VARIABLES) {
+		json_object_set_new(one, "pattern", json_string(VARIABLE_PATTERN));
+		json_object_set_new(some, "maxItems", json_integer(key->max));
+		json_object_set_new(some, "uniqueItems", json_true());
+	}
 	if (key->flags & KEY_NOT_EMPTY)
 		json_object_set_new(some, "minItems", json_integer(1));
 	return json_pack("{s:[o,o]}", "anyOf", one, some);

@@ -3,12 +3,15 @@
 
 FUZZ_SECONDS ?= 20
 PYTEST_ARGS ?=
-CHECK_PARTS ?= all headers unit asan fuzz aarch64 format-check tidy cppcheck scripts e2e portable e2e-portable
+# What all need is built first; then the tests on probes run beside the rest.
+CHECK_LANES ?= "all headers portable programs" \
+	"e2e e2e-portable" \
+	"format-check scripts receivers unit aarch64 asan fuzz cppcheck tidy"
 
 .PHONY: check
 check: ## install what is missing, build, run every test and check
 	@tools/install-deps.sh build demo test portable
-	@MAKE="$(MAKE) $(JOBS)" tests/check.sh $(BUILD) $(CHECK_PARTS)
+	@MAKE="$(MAKE) $(JOBS)" tests/check.sh $(BUILD) $(CHECK_LANES)
 
 # ---- unit tests: every tests/unit/test_*.c is a cmocka program ----
 
@@ -76,14 +79,20 @@ $(BUILD)/e2e/feed: tests/programs/feed.c $(LIB)
 -include $(BUILD)/e2e/feed.d
 test-programs: $(BUILD)/e2e/feed
 
-.PHONY: e2e e2e-portable
-e2e: all test-programs demo-program $(BUILD)/tests/test_encode_rows $(BUILD)/tests/test_encode_formats $(VENV)/.made ## end-to-end tests (as root)
-	@BUILD=$(BUILD) $(PYTEST) e2e $(BUILD)/cudatap $(wildcard tests/test_*.py tests/e2e) $(PYTEST_ARGS)
+.PHONY: programs e2e receivers e2e-portable
+programs: all test-programs demo-program unit-programs $(VENV)/.made # all that the tests run
 
-# Of the receivers' tests the one with all of them at once: the others feed the sinks of the other build.
-E2E_PORTABLE = $(filter-out $(patsubst %,tests/e2e/test_%.py,kafka syslog spool formats fake),$(wildcard tests/e2e/test_*.py))
-e2e-portable: portable test-programs demo-program $(VENV)/.made ## the end-to-end tests on the portable executable
-	@BUILD=$(BUILD) $(PYTEST) e2e-portable $(BUILD)/portable/cudatap $(E2E_PORTABLE) $(PYTEST_ARGS)
+# Without probes: the receivers' tests feed the sinks, others read tables and pages.
+RECEIVERS = $(wildcard tests/test_*.py) $(patsubst %,tests/e2e/test_%.py,kafka syslog spool formats fake)
+E2E = $(filter-out $(RECEIVERS),$(wildcard tests/e2e/test_*.py))
+e2e: programs ## end-to-end tests on real probes (as root)
+	@BUILD=$(BUILD) $(PYTEST) e2e $(BUILD)/cudatap $(E2E) $(PYTEST_ARGS)
+
+receivers: programs ## tests of the sinks with real receivers, of the table and of the pages
+	@BUILD=$(BUILD) $(PYTEST) receivers $(BUILD)/cudatap $(RECEIVERS) $(PYTEST_ARGS)
+
+e2e-portable: portable programs ## the end-to-end tests on the portable executable
+	@BUILD=$(BUILD) $(PYTEST) e2e-portable $(BUILD)/portable/cudatap $(E2E) $(PYTEST_ARGS)
 
 # ---- the other architecture: everything compiles ----
 
@@ -164,6 +173,7 @@ BENCH_IN_bench_syslog = $(PYTHON) tests/receivers/rsyslog.py
 BENCH_ARGS_bench_syslog = {}
 
 .PHONY: bench
-bench: all fake demo-program $(BUILD)/e2e/feed $(BENCH) $(BUILD)/bpf/rivals.bpf.o ## the benchmarks' tables (as root)
+bench: all fake demo-program $(BUILD)/e2e/feed $(BUILD)/e2e/reload_calls $(BENCH) $(BUILD)/bpf/rivals.bpf.o ## the benchmarks' tables (as root)
 	@set -e; $(foreach b,$(BENCH),echo "== $(notdir $b)"; $(BENCH_IN_$(notdir $b)) $b $(BENCH_ARGS_$(notdir $b));)
+	@echo "== bench_reload" && $(PYTHON) tests/bench/bench_reload.py $(BUILD)/cudatap $(BUILD)/fake $(BUILD)/e2e/reload_calls
 	@echo "== beside_rsyslog" && $(PYTHON) tests/bench/beside_rsyslog.py $(BUILD)/e2e/feed

@@ -14,6 +14,7 @@
 #include "capture/capture.h"
 #include "find/list.h"
 #include "log.h"
+#include "rights.h"
 #include "verbs.h"
 
 enum verdict { GOOD, LIMITED, BAD };
@@ -115,23 +116,13 @@ static const struct capability {
 	{40, "CAP_CHECKPOINT_RESTORE", "deleted libraries and those of containers are not found", LIMITED},
 };
 
-static bool has_capability(int bit)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2] = {{0}};
-
-	if (syscall(SYS_capget, &header, data))
-		return false;
-	return data[bit / 32].effective & 1u << bit % 32;
-}
-
 static void check_rights(struct finding *f)
 {
 	size_t i;
 
 	say(f, GOOD, "all capabilities", "");
 	for (i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]); i++) {
-		if (has_capability(capabilities[i].bit) || f->verdict == BAD)
+		if (rights_have(capabilities[i].bit) || f->verdict == BAD)
 			continue;
 		f->verdict = capabilities[i].verdict;
 		snprintf(f->found, sizeof(f->found), "without %s: %s", capabilities[i].name,

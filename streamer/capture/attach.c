@@ -162,6 +162,8 @@ static void attach_side(struct job *job, int side, size_t first, size_t n)
 	fd = classic && n > 1 ? -E2BIG
 	     : classic        ? classic_link(job, side, first)
 			      : multi_link(job, side, first, n);
+	if (job->capture->progress)
+		job->capture->progress(job->capture->progress_ctx);
 	if (fd >= 0) {
 		fd = set_add(job->set, fd);
 		if (fd < 0)

@@ -26,6 +26,16 @@ enum capture_method {
 };
 extern const char *const capture_method_names[CAPTURE_NMETHODS];
 
+/* Which processes are recorded; every list that is not empty must have one that fits. See patterns.h. */
+struct capture_patterns {
+	char *const *list;
+	size_t n;
+};
+
+struct capture_processes {
+	struct capture_patterns uids, comms, exe, cgroups, containers;
+};
+
 struct capture_options {
 	enum capture_method method; /* CAPTURE_AUTO: the best that works */
 	uint64_t ring_size;         /* bytes, a power of two, at least one page */
@@ -33,9 +43,14 @@ struct capture_options {
 	bool nested;
 	bool select_pids; /* only processes given by capture_select_pid() */
 	bool follow_children;
+	struct capture_processes processes;
 	uint64_t open_after_ns;   /* calls that last longer are told of by capture_look(); 0: none are */
 	const struct plan *plans; /* [table_nrows]; kept until capture_free() */
 	const uint8_t *row_state; /* [table_nrows], enum rec_row_state */
+	/* called within capture_attach() after each step, of which classic probes need many slow ones; or
+	 * NULL */
+	void (*progress)(void *ctx);
+	void *progress_ctx;
 };
 
 struct capture;
@@ -70,6 +85,13 @@ struct capture_switch {
  * end as they began. Reader thread. */
 void capture_switch(struct capture *capture, const struct capture_switch *to);
 
+/** capture_selected_pids - how many processes given by capture_select_pid(), and children of theirs, there
+ * are */
+size_t capture_selected_pids(const struct capture *capture);
+
+/** capture_sees_all - whether every process of the host is in a pid namespace that cudatap can see */
+bool capture_sees_all(const struct capture *capture);
+
 struct capture_attached {
 	unsigned functions; /* probed */
 	unsigned failed;    /* refused by the kernel one by one */
@@ -100,6 +122,10 @@ bool capture_retire(struct capture *capture);
 
 /** capture_detach - remove all probes of an attach id. Returns how many functions had one. */
 unsigned capture_detach(struct capture *capture, unsigned attach_id);
+
+/** capture_detach_later - the same in threads of its own: the kernel takes some 50 ms for each file. The
+ * probes may still record until then. Not for classic probes. */
+void capture_detach_later(struct capture *capture, unsigned attach_id);
 
 /** capture_detach_all - remove all probes, in the background where that takes long (classic) */
 void capture_detach_all(struct capture *capture);

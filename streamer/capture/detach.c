@@ -1,14 +1,13 @@
 /*
  * Taking probes off. The kernel waits in every close(2) of a link until no
- * handler can be running: several are closed at once, in threads of their
- * own, and nobody has to wait for those of retired links.
+ * handler can be running: several are closed at once (closing.c), and nobody
+ * has to wait for those of retired links.
  *
  * Closing a classic probe takes 0.1 s of which the next one has to wait: a
  * process of their own does that.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,74 +18,12 @@
 
 #include "internal.h"
 
-#define MAX_THREADS (sizeof(((struct closing *)NULL)->threads) / sizeof(pthread_t))
-
-/* A list of descriptors that grows; what it has no memory for is closed on the spot. */
-struct fds {
-	int *list;
-	size_t n;
-};
-
-static void fds_add(struct fds *fds, const int *more, size_t n)
+void probe_set_close(struct probe_set *set)
 {
-	int *grown = reallocarray(fds->list, fds->n + n + 1, sizeof(*grown));
-	size_t i;
-
-	for (i = 0; !grown && i < n; i++)
-		close(more[i]);
-	if (!grown)
-		return;
-	memcpy(grown + fds->n, more, n * sizeof(*grown));
-	fds->list = grown;
-	fds->n += n;
-}
-
-/* ---- links: several threads ---- */
-
-static void *closing_main(void *arg)
-{
-	struct closing *closing = arg;
-	size_t i;
-
-	while ((i = atomic_fetch_add(&closing->next, 1)) < closing->nfds)
-		close(closing->fds[i]);
-	return NULL;
-}
-
-void closing_wait(struct closing *closing)
-{
-	while (closing->nthreads)
-		pthread_join(closing->threads[--closing->nthreads], NULL);
-	free(closing->fds);
-	closing->fds = NULL;
-}
-
-/* Takes the list over. */
-static void closing_start(struct closing *closing, struct fds *fds)
-{
-	sigset_t all, old;
-
-	closing_wait(closing);
-	closing->fds = fds->list;
-	closing->nfds = fds->n;
-	*fds = (struct fds){0};
-	atomic_store(&closing->next, 0);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (closing->nthreads < closing->nfds && closing->nthreads < MAX_THREADS &&
-	       !pthread_create(&closing->threads[closing->nthreads], NULL, closing_main, closing))
-		closing->nthreads++;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!closing->nthreads)
-		closing_main(closing);
-}
-
-static void close_now(struct fds *fds)
-{
-	struct closing closing = {0};
-
-	closing_start(&closing, fds);
-	closing_wait(&closing);
+	while (set->nfds)
+		close(set->fds[--set->nfds]);
+	free(set->fds);
+	set->fds = NULL;
 }
 
 /* ---- classic probes: a process of their own ---- */
@@ -159,36 +96,87 @@ static _Noreturn void close_last(const int *fds, size_t n, int turn)
 	_exit(0);
 }
 
-/* A grandchild that inherited the descriptors closes them alone, at exit, and holds nothing else of ours
- * open. Where there is none, it takes its time here. */
-static void close_apart(struct fds *fds)
+/*
+ * A grandchild that inherited the descriptors closes them alone, at exit, and
+ * holds nothing else of ours open. Returns what to close when ours are closed,
+ * or -1: then it takes its time here.
+ */
+static int close_in_background(const struct probe_set *sets, size_t nsets)
 {
-	int turn[2] = {-1, -1};
-	size_t i, n = fds->n;
-	pid_t child = -1;
+	int turn[2], *fds;
+	size_t n = 1, s;
+	pid_t child;
 
-	if (!pipe2(turn, O_CLOEXEC)) {
-		fds_add(fds, turn, 1);
-		qsort(fds->list, fds->n, sizeof(*fds->list), by_number);
-		child = fork();
+	for (s = 0; s < nsets; s++)
+		n += sets[s].nfds;
+	fds = malloc(n * sizeof(*fds));
+	if (!fds || pipe2(turn, O_CLOEXEC)) {
+		free(fds);
+		return -1;
 	}
+	fds[0] = turn[0];
+	for (s = 0, n = 1; s < nsets; s++) {
+		memcpy(fds + n, sets[s].fds, sets[s].nfds * sizeof(*fds));
+		n += sets[s].nfds;
+	}
+	qsort(fds, n, sizeof(*fds), by_number);
+	child = fork();
 	if (child == 0) {
 		setsid();
 		if (fork() == 0)
-			close_last(fds->list, fds->n, turn[0]);
+			close_last(fds, n, turn[0]);
 		_exit(0);
 	}
 	if (child > 0)
 		waitpid(child, NULL, 0);
-	for (i = 0; i < (turn[1] < 0 ? n : n + 1); i++)
-		close(fds->list[i]);
-	if (turn[1] >= 0)
-		close(turn[1]);
-	free(fds->list);
-	*fds = (struct fds){0};
+	close(turn[0]);
+	free(fds);
+	return turn[1];
 }
 
 /* ---- sets ---- */
+
+/* The last @n sets of the list, in the way of the method; does not wait but for want of memory. */
+static void close_last_sets(struct capture *capture, size_t n, struct closing *closing)
+{
+	bool classic = capture->method == CAPTURE_CLASSIC;
+	size_t first = capture->nsets - n, i;
+	int turn = classic && n ? close_in_background(capture->sets + first, n) : -1;
+
+	for (i = first; i < capture->nsets; i++) {
+		if (classic)
+			probe_set_close(&capture->sets[i]);
+		else
+			closing_add(closing, &capture->sets[i]);
+	}
+	if (turn >= 0)
+		close(turn);
+	capture->nsets = first;
+}
+
+/* Brings the sets that are to go to the end of the list; returns how many. */
+static size_t sort_out(struct capture *capture,
+		       bool (*goes)(const struct capture *, const struct probe_set *, unsigned), unsigned arg)
+{
+	size_t end = capture->nsets, i = 0;
+
+	while (i < end) {
+		struct probe_set set = capture->sets[i];
+
+		if (!goes(capture, &set, arg)) {
+			i++;
+			continue;
+		}
+		capture->sets[i] = capture->sets[--end];
+		capture->sets[end] = set;
+	}
+	return capture->nsets - end;
+}
+
+static bool is_of(const struct capture *capture, const struct probe_set *set, unsigned attach_id)
+{
+	return set->attach_id == attach_id;
+}
 
 bool capture_is_probed(const struct capture *capture, unsigned attach_id, unsigned row)
 {
@@ -201,97 +189,57 @@ bool capture_is_probed(const struct capture *capture, unsigned attach_id, unsign
 	return false;
 }
 
-static void set_forget(struct capture *capture, size_t i)
-{
-	free(capture->sets[i].fds);
-	capture->sets[i] = capture->sets[--capture->nsets];
-}
-
-/* Entry sides first. */
 unsigned capture_detach(struct capture *capture, unsigned attach_id)
 {
-	struct fds entries = {0}, returns = {0};
+	size_t n = sort_out(capture, is_of, attach_id), i;
+	struct closing closing = {0};
 	unsigned functions = 0;
-	size_t i = 0;
 
-	while (i < capture->nsets) {
-		const struct probe_set *set = &capture->sets[i];
-
-		if (set->attach_id != attach_id) {
-			i++;
-			continue;
-		}
-		functions += set->functions;
-		fds_add(&entries, set->fds + set->nreturn, set->nfds - set->nreturn);
-		fds_add(&returns, set->fds, set->nreturn);
-		set_forget(capture, i);
-	}
-	close_now(&entries);
-	close_now(&returns);
+	for (i = capture->nsets - n; i < capture->nsets; i++)
+		functions += capture->sets[i].functions;
+	closing_init(&closing);
+	close_last_sets(capture, n, &closing);
+	closing_wait(&closing);
 	return functions;
+}
+
+void capture_detach_later(struct capture *capture, unsigned attach_id)
+{
+	close_last_sets(capture, sort_out(capture, is_of, attach_id), &capture->closing);
 }
 
 void capture_detach_all(struct capture *capture)
 {
-	struct fds fds = {0};
-
-	while (capture->nsets) {
-		fds_add(&fds, capture->sets[0].fds, capture->sets[0].nfds);
-		set_forget(capture, 0);
-	}
-	if (capture->method == CAPTURE_CLASSIC && fds.n)
-		close_apart(&fds);
-	else
-		close_now(&fds);
+	close_last_sets(capture, capture->nsets, &capture->closing);
 	closing_wait(&capture->closing);
+	free(capture->sets);
+	capture->sets = NULL;
 }
 
 /* ---- what is no longer needed ---- */
 
-static bool is_needed(const struct capture *capture, const struct probe_set *set)
+static bool is_unneeded(const struct capture *capture, const struct probe_set *set, unsigned unused)
 {
 	unsigned row;
 
 	for (row = 0; row < table_nrows; row++)
 		if (set->rows[row / 64] >> row % 64 & 1 && capture->shared->row_state[row] != REC_ROW_OFF)
-			return true;
-	return false;
-}
-
-static bool any_unneeded(const struct capture *capture)
-{
-	size_t i;
-
-	for (i = 0; i < capture->nsets; i++)
-		if (!is_needed(capture, &capture->sets[i]))
-			return true;
-	return false;
+			return false;
+	return true;
 }
 
 bool capture_retire(struct capture *capture)
 {
-	struct fds fds = {0};
+	size_t n = sort_out(capture, is_unneeded, 0);
 	uint64_t open;
-	size_t i = 0;
 	int err;
 
-	if (!any_unneeded(capture))
+	if (!n)
 		return false;
 	err = capture_look(capture, &open);
 	/* where not all threads can be looked at, none is known to be inside */
 	if (!err && capture->shared->leaving_calls)
 		return true;
-	while (i < capture->nsets) {
-		if (is_needed(capture, &capture->sets[i])) {
-			i++;
-			continue;
-		}
-		fds_add(&fds, capture->sets[i].fds, capture->sets[i].nfds);
-		set_forget(capture, i);
-	}
-	if (capture->method == CAPTURE_CLASSIC)
-		close_apart(&fds);
-	else
-		closing_start(&capture->closing, &fds);
+	close_last_sets(capture, n, &capture->closing);
 	return false;
 }

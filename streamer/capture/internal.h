@@ -2,11 +2,9 @@
 #ifndef CUDATAP_CAPTURE_INTERNAL_H
 #define CUDATAP_CAPTURE_INTERNAL_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <pthread.h>
 
 #include "capture.h"
 
@@ -21,14 +19,13 @@ struct probe_set {
 	size_t nfds, nreturn;
 };
 
-/* Descriptors on their way out, closed by several threads: the kernel waits in each close(2), for all at
- * once. */
+/* Sets on their way out: closing a link waits for others in the kernel, so several are closed at a time. */
 struct closing {
-	pthread_t threads[32];
-	unsigned nthreads;
-	int *fds;
-	size_t nfds;
-	atomic_size_t next;
+	pthread_mutex_t lock;
+	pthread_cond_t done;
+	struct probe_set *sets;
+	size_t nsets;
+	unsigned threads;
 };
 
 struct capture {
@@ -46,9 +43,11 @@ struct capture {
 	struct bpf_link *look; /* the program that walks over all threads */
 	struct probe_set *sets;
 	size_t nsets;
-	struct closing closing; /* of retired sets */
-	bool busy;              /* the last turn of the reader brought something, be it names */
-	size_t taken, named;    /* records of this turn: of calls, of names */
+	struct closing closing;
+	bool busy;           /* the last turn of the reader brought something, be it names */
+	size_t taken, named; /* records of this turn: of calls, of names */
+	void (*progress)(void *ctx);
+	void *progress_ctx;
 	capture_record_fn fn;
 	void *fn_ctx;
 };
@@ -61,7 +60,15 @@ void capture_need_files(const struct capture *capture, size_t more);
 
 /* detach.c */
 
-/** closing_wait - until all that was given to be closed is */
+/** probe_set_close - entry sides were added last and go first */
+void probe_set_close(struct probe_set *set);
+
+/* closing.c */
+
+void closing_init(struct closing *closing);
+/** closing_add - the set is taken over; without memory or threads it is closed here and now */
+void closing_add(struct closing *closing, const struct probe_set *set);
+/** closing_wait - until all are closed */
 void closing_wait(struct closing *closing);
 
 /**

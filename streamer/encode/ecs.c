@@ -15,6 +15,8 @@
 #include "ecs.h"
 #include "keys.h"
 
+#define LABELS ",\"labels\":"
+
 /* ---- fragments ---- */
 
 /* What is around a key's value; keys that are not here are parts of other fragments. */
@@ -123,21 +125,31 @@ static void add_results(struct fragments *f)
 			add_error(f, api, i);
 }
 
-/* `host` and the constant fields, which are labels. */
+/* A constant field takes the place of a variable of its name. */
+static void drop_hidden(struct fragments *f, const struct encoder_options *options, const char *label)
+{
+	for (unsigned i = 0; i < f->nenv; i++)
+		if (!strcmp(options->env[i], label))
+			f->env[i].len = 0;
+}
+
+/* `host`, and the constant fields, which are labels as variables are. */
 static void add_who(struct fragments *f, const struct encoder_options *options)
 {
+	char name[ECS_MAX_LABEL + 1];
 	size_t start = f->len;
 
 	add_text(f, FIELD_HOST, ",\"host\":{\"name\":\"", options->host, "\"}");
-	for (size_t i = 0; i < options->nstatics; i++) {
-		char name[ECS_MAX_LABEL + 1];
-
-		ecs_label(name, options->statics[i].name);
-		FRAGMENT(f, i ? ",\"" : ",\"labels\":{\"", name, "\":\"", options->statics[i].value, "\"");
-	}
-	if (options->nstatics)
-		FRAGMENT(f, "}");
 	f->who = fragments_since(f, start);
+	fragments_add_env(f, options, ",\"", "\":\"", "\"");
+	start = f->len;
+	FRAGMENT(f, LABELS);
+	for (size_t i = 0; i < options->nstatics; i++) {
+		ecs_label(name, options->statics[i].name);
+		FRAGMENT(f, ",\"", name, "\":\"", options->statics[i].value, "\"");
+		drop_hidden(f, options, name);
+	}
+	f->labels = fragments_since(f, start);
 }
 
 static void ecs_prepare(struct fragments *f, const struct encoder_options *options)
@@ -164,16 +176,6 @@ static void ecs_prepare(struct fragments *f, const struct encoder_options *optio
 
 /* ---- who made the call ---- */
 
-/* Members that each bring a comma: an object of its own, or nothing. */
-static char *close_object(char *p, char *start, char *members)
-{
-	if (p == members)
-		return start;
-	*members = '{';
-	*p++ = '}';
-	return p;
-}
-
 static char *put_process(char *p, const struct fragments *f, const struct thread *thread)
 {
 	char *start = p, *members = PUT_LITERAL(p, ",\"process\":"), *sub;
@@ -185,18 +187,21 @@ static char *put_process(char *p, const struct fragments *f, const struct thread
 		p = put_prepared(p, f, FIELD_CMDLINE, &thread->process->cmdline);
 	}
 	sub = PUT_LITERAL(p, ",\"thread\":");
-	p = close_object(
+	p = put_object_end(
 		put_name(put_number(sub, f, FIELD_TID, thread->tid), f, FIELD_THREAD, thread->thread), p,
 		sub);
-	return close_object(p, start, members);
+	return put_object_end(p, start, members);
 }
 
 static char *ecs_who(char *p, const struct encoder *encoder, const struct thread *thread)
 {
 	const struct fragments *f = &encoder->fragments;
 	const struct process *process = thread->process;
+	char *labels;
 
-	p = put_fragment(p, f->text, f->who);
+	p = labels = put_fragment(p, f->text, f->who);
+	p = put_environ(put_fragment(p, f->text, f->labels), f, process);
+	p = put_object_end(p, labels, labels + sizeof(LABELS) - 1);
 	p = put_process(p, f, thread);
 	if (thread->start_ns) /* its record has come */
 		p = put_number(p, f, FIELD_UID, thread->uid);

@@ -48,10 +48,9 @@ static const struct place {
 static const struct {
 	const char *category, *type;
 } kinds[EVENT_NTYPES] = {
-	[EVENT_START] = {"process", "start"},
-	[EVENT_STOP] = {"process", "end"},
-	[EVENT_ATTACH] = {"library", "start"},
-	[EVENT_CLOCK] = {"host", "change"},
+	[EVENT_START] = {"process", "start"},         [EVENT_STOP] = {"process", "end"},
+	[EVENT_ATTACH] = {"library", "start"},        [EVENT_CLOCK] = {"host", "change"},
+	[EVENT_RELOAD] = {"configuration", "change"},
 };
 
 static json_t *object_of(json_t *event, const char *name)
@@ -105,6 +104,21 @@ static void set(json_t *event, const char *key, json_t *value)
 	json_object_set_new(object_of(object_of(event, "cuda"), "details"), key, as_text(value));
 }
 
+/* Variables are labels beside the constant fields, which come first. */
+static void set_environ(json_t *event, const json_t *environ)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)environ, name, value)
+	{
+		json_t *labels = object_of(event, "labels");
+
+		if (!json_object_get(labels, name))
+			json_object_set(labels, name, value);
+	}
+}
+
 static json_t *event_object(const struct encoder *encoder, enum event_type type, uint64_t seq)
 {
 	const char *name = event_type_names[type];
@@ -140,6 +154,7 @@ int encode_ecs_event(struct encoder *encoder, enum event_type type, json_t *body
 				    encode_string(encoder->statics[i].value));
 	}
 	json_object_set_new(object_of(event, "cuda"), "run", encode_string(encoder->run));
-	json_object_foreach(body, key, value) set(event, key, value);
+	json_object_foreach(body, key, value) strcmp(key, "environ") ? set(event, key, value)
+								     : set_environ(event, value);
 	return encode_line_of(event, type, seq, ts_ns, out, ret_meta);
 }

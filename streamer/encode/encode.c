@@ -12,7 +12,7 @@ const char *const event_type_names[EVENT_NTYPES] = {
 	[EVENT_CALL] = "call",     [EVENT_START] = "start",   [EVENT_STOP] = "stop",
 	[EVENT_ATTACH] = "attach", [EVENT_DETACH] = "detach", [EVENT_LOSS] = "loss",
 	[EVENT_CLOCK] = "clock",   [EVENT_OPEN] = "open",     [EVENT_PROCESS] = "process",
-	[EVENT_DEVICE] = "device",
+	[EVENT_DEVICE] = "device", [EVENT_RELOAD] = "reload",
 };
 
 static const struct encode_format *const formats[] = {
@@ -42,6 +42,7 @@ const char *const encode_keys[] = {
 	"cgroup",
 	"container_id",
 	"pod_uid",
+	"environ",
 	"api",
 	"family",
 	"func",
@@ -103,6 +104,9 @@ const char *const encode_keys[] = {
 	"signal",
 	"total",
 	"uuid",
+	/* reload */
+	"changes",
+	"errors",
 	/* stop */
 	"exit_code",
 	"calls",
@@ -126,6 +130,13 @@ static const struct encode_format *find_format(const char *name)
 		if (!name || !strcmp(formats[i]->name, name))
 			return formats[i];
 	return NULL;
+}
+
+bool encode_renames(const char *name)
+{
+	const struct encode_format *format = find_format(name);
+
+	return format && format->renames;
 }
 
 /* ---- life ---- */
@@ -182,7 +193,9 @@ static int copy_options(struct encoder *encoder, const struct encoder_options *o
 
 static size_t who_size(const struct encoder *encoder)
 {
-	return encoder->fragments.who.len + encoder->fragments.object.len + FRAGMENTS_WHO_MAX + PUT_SLACK;
+	const struct fragments *f = &encoder->fragments;
+
+	return f->who.len + f->labels.len + f->env_len + f->object.len + FRAGMENTS_WHO_MAX + PUT_SLACK;
 }
 
 static int encoder_init(struct encoder *encoder, const struct encoder_options *options)

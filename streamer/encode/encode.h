@@ -33,6 +33,7 @@ enum event_type {
 	EVENT_OPEN,
 	EVENT_PROCESS,
 	EVENT_DEVICE,
+	EVENT_RELOAD,
 	EVENT_NTYPES
 };
 extern const char *const event_type_names[EVENT_NTYPES];
@@ -61,6 +62,8 @@ struct encoder_options {
 	size_t nrename;
 	const char *const *redact; /* parameters whose values, and what keys tell of them, are not shown */
 	size_t nredact;
+	const char *const *env; /* names of the variables in process->environs, in their order */
+	size_t nenv;
 	const struct plan *plans; /* not used */
 	char *error;              /* or NULL: one sentence for the user when the encoder cannot be made */
 	size_t error_size;
@@ -68,6 +71,9 @@ struct encoder_options {
 
 /* NULL-terminated, for configuration. */
 extern const char *const encode_format_names[];
+
+/** encode_renames - whether keys can have other names in a format */
+bool encode_renames(const char *format);
 
 /* The keys of calls that `without` and `rename` speak of, in the order of the line; NULL-terminated. The
  * first ENCODE_FIXED_FIELDS cannot be left out. */

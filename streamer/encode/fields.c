@@ -23,6 +23,7 @@ const char *const encode_field_names[] = {
 	[FIELD_CGROUP] = "cgroup",
 	[FIELD_CONTAINER_ID] = "container_id",
 	[FIELD_POD_UID] = "pod_uid",
+	[FIELD_ENVIRON] = "environ",
 	[FIELD_API] = "api",
 	[FIELD_FAMILY] = "family",
 	[FIELD_FUNC] = "func",

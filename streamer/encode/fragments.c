@@ -68,6 +68,18 @@ struct fragment fragments_add(struct fragments *f, const char *const *pieces)
 	return fragments_since(f, start);
 }
 
+void fragments_add_env(struct fragments *f, const struct encoder_options *options, const char *open,
+		       const char *close, const char *end)
+{
+	if (!fragments_wanted(f, FIELD_ENVIRON))
+		return;
+	f->env_close = FRAGMENT(f, end);
+	for (; f->nenv < options->nenv && f->nenv < ENVIRONS_MAX_NAMES; f->nenv++) {
+		f->env[f->nenv] = FRAGMENT(f, open, options->env[f->nenv], close);
+		f->env_len += f->env[f->nenv].len + f->env_close.len;
+	}
+}
+
 /* ---- how much of the table there is ---- */
 
 static void note_struct(struct fragments *f, const struct table_type *type, unsigned depth);
@@ -280,8 +292,8 @@ static size_t longest_line(const struct fragments *f)
 		longer(&statuses, (size_t)f->status[i].first.len + f->status[i].second.len);
 	for (unsigned i = 0; i < NFIELDS; i++)
 		fields += f->open[i].len + f->close[i].len;
-	return f->start.len + f->middle.len + f->object.len + f->who.len + rows + parents + errors +
-	       statuses + fields + f->tail.len;
+	return f->start.len + f->middle.len + f->object.len + f->who.len + f->labels.len + f->env_len + rows +
+	       parents + errors + statuses + fields + f->tail.len;
 }
 
 static void add_table(struct fragments *f, const struct encoder_options *options)

@@ -23,7 +23,7 @@
 #define FRAGMENTS_ROOM        4096 /* at least this is left for the kernel's name, strings, arrays, structures */
 
 /* what a thread's part adds to `who`: names and numbers, and what is known of its process */
-#define FRAGMENTS_WHO_MAX (1024 + PROCESS_MAX_EXE + PROCESS_MAX_CMDLINE + PROCESS_MAX_CGROUP)
+#define FRAGMENTS_WHO_MAX (1024 + PROCESS_MAX_EXE + PROCESS_MAX_CMDLINE + PROCESS_MAX_CGROUP + ENVIRONS_MAX)
 
 enum { FRAGMENTS_IN_ARGS, FRAGMENTS_IN_OUT };
 
@@ -63,15 +63,20 @@ struct fragments {
 	struct fragment *fields;        /* as table_fields[]: ,"gridDim": */
 	struct enum_fragments *enums;   /* as table_enums[] */
 	struct pair_fragments
-		*errors[TABLE_NAPIS];     /* as table_errors[]: ,"error":"...","error_message":"..." */
-	struct pair_fragments status[4];  /* enum call_status: ,"status":"ok" */
-	struct fragment open[NFIELDS];    /* what is in front of a key's value: ,"ts":" */
-	struct fragment close[NFIELDS];   /* and behind it, if anything */
-	struct fragment ret_key, ret_cut; /* ,"return": in `out` */
-	struct fragment start;            /* what every line of a call begins with */
-	struct fragment middle, object;   /* as the format likes */
-	struct fragment who;              /* what every thread's part begins with */
-	struct fragment tail;             /* the end and the newline */
+		*errors[TABLE_NAPIS];            /* as table_errors[]: ,"error":"...","error_message":"..." */
+	struct pair_fragments status[4];         /* enum call_status: ,"status":"ok" */
+	struct fragment open[NFIELDS];           /* what is in front of a key's value: ,"ts":" */
+	struct fragment close[NFIELDS];          /* and behind it, if anything */
+	struct fragment ret_key, ret_cut;        /* ,"return": in `out` */
+	struct fragment start;                   /* what every line of a call begins with */
+	struct fragment middle, object;          /* as the format likes */
+	struct fragment who;                     /* what every thread's part begins with */
+	struct fragment labels;                  /* "ecs": constant fields, which variables stand beside */
+	struct fragment env[ENVIRONS_MAX_NAMES]; /* in front of a variable's value; empty: not wanted */
+	struct fragment env_close;
+	unsigned nenv;
+	uint32_t env_len;     /* of what is around all variables */
+	struct fragment tail; /* the end and the newline */
 	size_t nparams, nfields, nenums;
 	int error; /* of the building: 0 or a negative errno */
 };
@@ -95,6 +100,11 @@ void fragments_free(struct fragments *f);
 struct fragment fragments_add(struct fragments *f, const char *const *pieces);
 
 #define FRAGMENT(f, ...) fragments_add(f, (const char *const[]){__VA_ARGS__, NULL})
+
+/** fragments_add_env - what is around the variables: @open NAME @close and so on, @end; none where the key
+ * is not wanted */
+void fragments_add_env(struct fragments *f, const struct encoder_options *options, const char *open,
+		       const char *close, const char *end);
 
 /** fragments_since - what was added since f->len was @start, as one */
 static inline struct fragment fragments_since(const struct fragments *f, size_t start)

@@ -92,6 +92,7 @@ static void json_prepare(struct fragments *f, const struct encoder_options *opti
 	size_t start;
 
 	add_keys(f, options);
+	fragments_add_env(f, options, ",\"", "\":\"", "\"");
 	for (unsigned r = 0; r < table_nrows; r++)
 		add_row(f, options, r);
 	add_results(f, options);
@@ -114,6 +115,7 @@ static char *json_who(char *p, const struct encoder *encoder, const struct threa
 {
 	const struct fragments *f = &encoder->fragments;
 	const struct process *process = thread->process;
+	char *members;
 
 	p = put_fragment(p, f->text, f->who);
 	p = put_number(p, f, FIELD_PID, thread->pid);
@@ -130,7 +132,9 @@ static char *json_who(char *p, const struct encoder *encoder, const struct threa
 	p = put_prepared(p, f, FIELD_CMDLINE, &process->cmdline);
 	p = put_prepared(p, f, FIELD_CGROUP, &process->cgroup);
 	p = put_name(p, f, FIELD_CONTAINER_ID, process->container_id);
-	return put_name(p, f, FIELD_POD_UID, process->pod_uid);
+	p = put_name(p, f, FIELD_POD_UID, process->pod_uid);
+	members = put_fragment(p, f->text, f->open[FIELD_ENVIRON]);
+	return put_object_end(put_environ(members, f, process), p, members);
 }
 
 /* ---- the line ---- */

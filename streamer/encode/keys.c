@@ -12,6 +12,20 @@ char *put_name(char *p, const struct fragments *f, enum encode_field field, cons
 	return put_fragment(p, f->text, f->close[field]);
 }
 
+char *put_environ(char *p, const struct fragments *f, const struct process *process)
+{
+	const struct environs *environs = process ? process->environs : NULL;
+
+	for (size_t i = 0; environs && i < f->nenv && i < environs->n; i++) {
+		if (!environs->value[i].data || !f->env[i].len)
+			continue;
+		p = put_fragment(p, f->text, f->env[i]);
+		p = put_bytes(p, environs->value[i].data, environs->value[i].len);
+		p = put_fragment(p, f->text, f->env_close);
+	}
+	return p;
+}
+
 char *put_unknown_error(char *p, const struct call *call)
 {
 	p = call->row->api == TABLE_RUNTIME ? PUT_LITERAL(p, "cudaError_t(") : PUT_LITERAL(p, "CUresult(");

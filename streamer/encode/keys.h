@@ -50,6 +50,22 @@ static inline char *put_signed(char *p, const struct fragments *f, enum encode_f
 	return put_fragment(p, f->text, f->close[field]);
 }
 
+/** put_environ - append the process's variables that are known and wanted, a member each, unchecked */
+char *put_environ(char *p, const struct fragments *f, const struct process *process);
+
+/**
+ * put_object_end - members that each brought a comma become an object, or nothing
+ * @p: behind them; @members: where they begin; @start: where the object's own key does
+ */
+static inline char *put_object_end(char *p, char *start, char *members)
+{
+	if (p == members)
+		return start;
+	*members = '{';
+	*p++ = '}';
+	return p;
+}
+
 /** put_nesting - append `depth` and `parent`, unchecked */
 static inline char *put_nesting(char *p, const struct fragments *f, const struct rec_call *rec)
 {

@@ -146,6 +146,8 @@ static void otlp_prepare(struct fragments *f, const struct encoder_options *opti
 		add_row(f, r);
 	add_results(f);
 	add_who(f, options);
+	fragments_add_env(f, options, ",{\"key\":\"" OTLP_VARIABLE, "\",\"value\":{\"stringValue\":\"",
+			  TEXT_END);
 	f->start = FRAGMENT(f, ",\"kind\":1,\"startTimeUnixNano\":\"");
 	f->middle = FRAGMENT(f, ",\"attributes\":[{\"key\":\"cuda.seq\",\"value\":{\"intValue\":\"");
 	f->object = FRAGMENT(f, "]},\"scopeSpans\":[{\"scope\":{\"name\":\"" OTLP_SCOPE
@@ -181,6 +183,7 @@ static char *otlp_who(char *p, const struct encoder *encoder, const struct threa
 		p = put_prepared(p, f, FIELD_CGROUP, &process->cgroup);
 		p = put_name(p, f, FIELD_CONTAINER_ID, process->container_id);
 		p = put_name(p, f, FIELD_POD_UID, process->pod_uid);
+		p = put_environ(p, f, process);
 	}
 	second = p = put_fragment(p, f->text, f->object);
 	who->first = (uint32_t)(p - who->text);

@@ -15,7 +15,8 @@
 
 #define OTLP_SCOPE    "cudatap"
 #define OTLP_SERVICE  "service.name" /* a constant field of this name takes the place of "cudatap" */
-#define OTLP_TRACE_NS 1000000000ull  /* of starts that share a trace */
+#define OTLP_VARIABLE "process.environment_variable." /* in front of its name, semantic conventions 1.30 */
+#define OTLP_TRACE_NS 1000000000ull                   /* of starts that share a trace */
 
 /* A bijection in which every bit of the input reaches every bit of the output (the end of splitmix64). */
 static inline uint64_t otlp_mix(uint64_t x)

@@ -94,6 +94,15 @@ static json_t *resource(const struct encoder *encoder)
 	return json_pack("{so}", "attributes", attributes);
 }
 
+static void add_variables(json_t *attributes, const json_t *environ)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)environ, name, value)
+		json_array_append_new(attributes, attribute(OTLP_VARIABLE, name, any_value(value)));
+}
+
 static json_t *event_attributes(json_t *body, uint64_t seq)
 {
 	json_t *attributes = json_array(), *value;
@@ -101,9 +110,15 @@ static json_t *event_attributes(json_t *body, uint64_t seq)
 
 	if (seq)
 		json_array_append_new(attributes, attribute("cuda.", "seq", any_integer((json_int_t)seq)));
-	json_object_foreach(body, name, value) json_array_append_new(
-		attributes, strcmp(name, "pid") ? attribute("cuda.", name, any_value(value))
-						: attribute("process.", name, any_value(value)));
+	json_object_foreach(body, name, value)
+	{
+		if (!strcmp(name, "environ"))
+			add_variables(attributes, value);
+		else
+			json_array_append_new(attributes,
+					      attribute(strcmp(name, "pid") ? "cuda." : "process.", name,
+							any_value(value)));
+	}
 	return attributes;
 }
 

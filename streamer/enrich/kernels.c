@@ -79,6 +79,8 @@ struct kernels {
 	size_t nslots, n, nhandles;
 	struct process *last; /* of the last look-up */
 	struct queued *first, **end;
+	kernels_guess_fn guess;
+	void *guess_ctx;
 };
 
 static size_t hash(uint64_t key)
@@ -414,6 +416,19 @@ static void learn(struct kernels *kernels, struct process *process, const struct
 	entry_set(kernels, process, handle, module, names_get(&kernels->names, text->data, text->len));
 }
 
+/* A name without letters: nobody knows what the handle is called, and need not be asked again. */
+static const struct entry *entry_guess(struct kernels *kernels, struct process *process, uint64_t handle)
+{
+	char name[REC_MAX_NAME];
+	int len;
+
+	if (!kernels->guess || kernels->nhandles >= MAX_HANDLES)
+		return NULL;
+	len = kernels->guess(kernels->guess_ctx, process->tgid, handle, name);
+	entry_set(kernels, process, handle, 0, names_get(&kernels->names, name, len > 0 ? (size_t)len : 0));
+	return entry_find(process, handle);
+}
+
 static void learn_alias(struct kernels *kernels, struct process *process, const struct rule *rule,
 			const struct call *call)
 {
@@ -423,6 +438,8 @@ static void learn_alias(struct kernels *kernels, struct process *process, const 
 	if (!param_value(call, rule->handle, &handle) || !param_value(call, rule->name, &of))
 		return;
 	known = entry_find(process, of);
+	if (!known)
+		known = entry_guess(kernels, process, of);
 	if (!known)
 		return;
 	known->name->refs++;
@@ -482,14 +499,35 @@ void kernels_settle(struct kernels *kernels, uint64_t end_ns)
 	}
 }
 
+static const char *entry_shown(struct kernels *kernels, const struct entry *entry, uint32_t *ret_len)
+{
+	if (!entry->name->len)
+		return NULL;
+	return names_shown(&kernels->names, entry->name, kernels->style == KERNELS_DEMANGLED, ret_len);
+}
+
 const char *kernels_find(struct kernels *kernels, uint32_t tgid, uint64_t handle, uint32_t *ret_len)
 {
 	struct process *process = process_find(kernels, tgid);
 	const struct entry *entry = process ? entry_find(process, handle) : NULL;
 
-	if (!entry)
-		return NULL;
-	return names_shown(&kernels->names, entry->name, kernels->style == KERNELS_DEMANGLED, ret_len);
+	return entry ? entry_shown(kernels, entry, ret_len) : NULL;
+}
+
+const char *kernels_guess(struct kernels *kernels, uint32_t tgid, uint64_t handle, uint32_t *ret_len)
+{
+	struct process *process = kernels->guess ? process_get(kernels, tgid) : NULL;
+	const struct entry *entry = process ? entry_find(process, handle) : NULL;
+
+	if (process && !entry)
+		entry = entry_guess(kernels, process, handle);
+	return entry ? entry_shown(kernels, entry, ret_len) : NULL;
+}
+
+void kernels_guess_by(struct kernels *kernels, kernels_guess_fn fn, void *ctx)
+{
+	kernels->guess = fn;
+	kernels->guess_ctx = ctx;
 }
 
 /* ---- life ---- */

@@ -48,6 +48,18 @@ void kernels_settle(struct kernels *kernels, uint64_t end_ns);
  */
 const char *kernels_find(struct kernels *kernels, uint32_t tgid, uint64_t handle, uint32_t *ret_len);
 
+/*
+ * Names a handle whose registration was not seen: the text's length, or a negative number when it is not
+ * known. @name has room for REC_MAX_NAME bytes.
+ */
+typedef int (*kernels_guess_fn)(void *ctx, uint32_t tgid, uint64_t handle, char *name);
+
+/** kernels_guess_by - whom to ask about a handle that is not known; NULL (at first): nobody */
+void kernels_guess_by(struct kernels *kernels, kernels_guess_fn fn, void *ctx);
+/** kernels_guess - as kernels_find(), where that knows nothing: ask, and remember the answer, also if it is
+ * none */
+const char *kernels_guess(struct kernels *kernels, uint32_t tgid, uint64_t handle, uint32_t *ret_len);
+
 /** kernels_fork - a process has forked: the new one has what it had, names that settled until now */
 void kernels_fork(struct kernels *kernels, const struct rec_fork *rec);
 /** kernels_process - a process has shown itself: a forked one has what its parent had, if its REC_FORK was

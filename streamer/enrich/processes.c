@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../encode/escape.h"
 #include "../encode/put.h"
 #include "cgroup.h"
 
@@ -26,20 +25,6 @@ struct processes {
 };
 
 /* ---- texts ---- */
-
-static void set_text(struct process_text *text, const char *bytes, size_t len, size_t max)
-{
-	char *buffer = malloc(len * ESCAPE_GROWTH + PUT_SLACK), *end, *data;
-
-	if (!buffer)
-		return;
-	/* what is too long loses its end, a part at a time */
-	while ((size_t)((end = put_escaped(buffer, bytes, len)) - buffer) > max)
-		len = escape_whole(bytes, len - 1 - (size_t)(end - buffer - (ptrdiff_t)max) / ESCAPE_GROWTH);
-	data = realloc(buffer, (size_t)(end - buffer) + PUT_SLACK);
-	free(text->data);
-	*text = (struct process_text){data ? data : buffer, (uint32_t)(end - buffer)};
-}
 
 /* From names with their NULs, the leaf first, to a path. Returns its length; @path has room for @len + 4. */
 static size_t join(const char *names, size_t len, bool cut, char *path)
@@ -69,7 +54,7 @@ static void set_path(struct process_text *text, const char *names, size_t len, b
 
 	if (len > REC_MAX_TEXT || (len && names[len - 1]))
 		return;
-	set_text(text, path, join(names, len, cut, path), max);
+	process_text_set(text, path, join(names, len, cut, path), max);
 }
 
 /* The innermost container and pod. */
@@ -117,7 +102,7 @@ void process_set_cmdline(struct process *process, const char *words, size_t len)
 	for (size_t i = 0; i < len; i++)
 		text[i] = words[i] ? words[i] : ' ';
 	if (len)
-		set_text(&process->cmdline, text, len, PROCESS_MAX_CMDLINE);
+		process_text_set(&process->cmdline, text, len, PROCESS_MAX_CMDLINE);
 }
 
 /* ---- the table ---- */
@@ -165,6 +150,7 @@ void process_put(struct process *process)
 	free(process->exe.data);
 	free(process->cgroup.data);
 	free(process->cmdline.data);
+	environs_free(process->environs);
 	free(process->devices);
 	free(process);
 }
@@ -278,6 +264,13 @@ struct process *processes_learn(struct processes *processes, const struct rec_th
 size_t processes_count(const struct processes *processes)
 {
 	return processes->n;
+}
+
+void processes_each(struct processes *processes, void (*fn)(void *ctx, struct process *process), void *ctx)
+{
+	for (size_t i = 0; i < processes->nslots; i++)
+		if (processes->slots[i])
+			fn(ctx, processes->slots[i]);
 }
 
 /* ---- devices ---- */

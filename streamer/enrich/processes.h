@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "../decode/decode.h"
+#include "environs.h"
 
 #define PROCESSES_MAX        65536
 #define PROCESS_MAX_EXE      512 /* bytes of the shown texts, escaped */
@@ -23,12 +24,6 @@
 #define PROCESS_CONTAINER_ID 64
 #define PROCESS_POD_UID      36
 #define PROCESS_UUID         16
-
-/* Text of any bytes as the inside of a JSON string; from malloc(). */
-struct process_text {
-	char *data; /* NULL: not known */
-	uint32_t len;
-};
 
 struct process_device {
 	int32_t ordinal;
@@ -45,6 +40,7 @@ struct process {
 	uint32_t uid;         /* of the thread whose record came first */
 	char comm[REC_COMM_LEN + 1];
 	struct process_text exe, cgroup, cmdline;
+	struct environs *environs;                   /* NULL: not known, or not wanted */
 	char container_id[PROCESS_CONTAINER_ID + 1]; /* empty: in none that is known */
 	char pod_uid[PROCESS_POD_UID + 1];
 	struct {
@@ -81,6 +77,9 @@ struct process *processes_find(struct processes *processes, uint32_t tgid);
 void processes_forget(struct processes *processes, uint32_t tgid);
 
 size_t processes_count(const struct processes *processes);
+
+/** processes_each - call a function for each of them */
+void processes_each(struct processes *processes, void (*fn)(void *ctx, struct process *process), void *ctx);
 
 struct process *process_ref(struct process *process);
 /** process_put - give a reference back. NULL is fine. */

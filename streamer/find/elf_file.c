@@ -237,6 +237,34 @@ bool elf_file_offset(const struct elf_file *file, uint64_t address, uint64_t *re
 	return false;
 }
 
+bool elf_file_address(const struct elf_file *file, uint64_t offset, uint64_t *ret_address)
+{
+	for (unsigned i = 0; i < file->nsegments; i++) {
+		const struct elf_segment *s = &file->segments[i];
+
+		if (offset >= s->offset && offset - s->offset < s->end - s->start) {
+			*ret_address = s->start + (offset - s->offset);
+			return true;
+		}
+	}
+	return false;
+}
+
+int elf_file_name(const struct elf_file *file, const Elf64_Shdr *table, uint64_t at, char *name, size_t size)
+{
+	Elf64_Shdr strings;
+	int err = elf_file_section(file, table->sh_link, &strings);
+	size_t n = size - 1;
+
+	if (err || at >= strings.sh_size)
+		return err ? err : FIND_BROKEN;
+	if (strings.sh_size - at < n)
+		n = strings.sh_size - at;
+	err = elf_file_read(file, strings.sh_offset + at, name, n);
+	name[n] = '\0';
+	return err;
+}
+
 int elf_file_functions(const struct elf_file *file, const Elf64_Shdr *table, elf_symbol_fn fn, void *ctx)
 {
 	Elf64_Sym symbols[512];

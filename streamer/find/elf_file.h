@@ -61,6 +61,13 @@ int elf_file_section(const struct elf_file *file, uint64_t index, Elf64_Shdr *re
 /** elf_file_offset - file offset of an executable address, or false */
 bool elf_file_offset(const struct elf_file *file, uint64_t address, uint64_t *ret_offset);
 
+/** elf_file_address - the other way, from an offset to the address of what is executed there */
+bool elf_file_address(const struct elf_file *file, uint64_t offset, uint64_t *ret_address);
+
+/** elf_file_name - name number @at of a symbol table, at most @size bytes with its NUL: what is longer is cut
+ */
+int elf_file_name(const struct elf_file *file, const Elf64_Shdr *table, uint64_t at, char *name, size_t size);
+
 /* Called with a defined function's symbol; nonzero ends the walk and is returned. */
 typedef int (*elf_symbol_fn)(void *ctx, const Elf64_Sym *symbol);
 

@@ -70,6 +70,7 @@ struct find_file {
 	const char *path;            /* as its process or this host names it; " (deleted)" stripped */
 	pid_t pid;                   /* process that maps it, or 0 */
 	uint64_t map_start, map_end; /* of that mapping, 0 when pid is 0 */
+	uint64_t map_offset;         /* in the file, of map_start */
 	bool deleted;
 };
 
@@ -86,6 +87,8 @@ typedef int (*find_fn)(void *ctx, const struct find_file *file);
 /** find_in_process - every distinct file that a process maps executable.
  * -ESRCH when it does not exist (or has ended). */
 int find_in_process(pid_t pid, find_fn fn, void *ctx);
+/** find_mapping - the file that a process maps executable at an address; -ENOENT when there is none */
+int find_mapping(pid_t pid, uint64_t address, find_fn fn, void *ctx);
 /** find_in_processes - the same over all processes; those that end meanwhile are skipped */
 int find_in_processes(find_fn fn, void *ctx);
 /** find_in_cache - libcudart.so* and libcuda.so* that ld.so would find on this host:

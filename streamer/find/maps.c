@@ -36,13 +36,13 @@ static bool cut_deleted(char *path)
 bool maps_parse_line(char *line, struct find_file *file)
 {
 	unsigned major, minor;
-	uint64_t start, end, inode;
+	uint64_t start, end, offset, inode;
 	char perms[5];
 	int path = 0;
 
 	line[strcspn(line, "\n")] = '\0';
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %x:%x %" SCNu64 " %n", &start, &end, perms, &major,
-		   &minor, &inode, &path) != 6 ||
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &start, &end, perms,
+		   &offset, &major, &minor, &inode, &path) != 7 ||
 	    !path)
 		return false;
 	if (strlen(perms) != 4 || perms[2] != 'x' || inode == 0 || line[path] != '/')
@@ -54,5 +54,6 @@ bool maps_parse_line(char *line, struct find_file *file)
 	file->ino = (ino_t)inode;
 	file->map_start = start;
 	file->map_end = end;
+	file->map_offset = offset;
 	return true;
 }

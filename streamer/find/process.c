@@ -135,6 +135,32 @@ int find_in_processes(find_fn fn, void *ctx)
 	return stop ? result : 0;
 }
 
+struct place {
+	uint64_t address;
+	find_fn fn;
+	void *ctx;
+	int result;
+};
+
+static int pass_place(void *ctx, const struct find_file *file)
+{
+	struct place *place = ctx;
+
+	if (place->address < file->map_start || place->address >= file->map_end)
+		return 0;
+	place->result = place->fn(place->ctx, file);
+	return 1;
+}
+
+int find_mapping(pid_t pid, uint64_t address, find_fn fn, void *ctx)
+{
+	struct place place = {.address = address, .fn = fn, .ctx = ctx, .result = -ENOENT};
+	bool stop;
+	int err = walk_maps(pid, pass_place, &place, &stop);
+
+	return stop || !err ? place.result : err;
+}
+
 /* ---- opening ---- */
 
 static bool is_file(int fd, const struct find_file *file)
@@ -144,19 +170,6 @@ static bool is_file(int fd, const struct find_file *file)
 	return fstat(fd, &st) == 0 && st.st_ino == file->ino && st.st_dev == file->dev;
 }
 
-static int match_mapping(void *ctx, const struct find_file *now)
-{
-	const struct find_file *then = ctx;
-
-	return now->map_start == then->map_start && now->map_end == then->map_end && now->ino == then->ino &&
-	       now->dev == then->dev;
-}
-
-/*
- * Through the mapping itself. On overlay filesystems fstat and maps may name
- * different devices, so where they differ the mapping is looked up again: if
- * it is still there, the link led to it.
- */
 /* Only regular files: opening a device that a process maps may do something to it, and a fifo would
  * hang us. */
 static int open_regular(const char *path)
@@ -172,21 +185,39 @@ static int open_regular(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
-static int open_mapping(const struct find_file *file)
+static int open_range(const struct find_file *file)
 {
 	char path[96];
-	bool stop;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)file->pid,
 		 file->map_start, file->map_end);
-	fd = open_regular(path);
-	if (fd < 0)
+	return open_regular(path);
+}
+
+static int open_again(void *ctx, const struct find_file *now)
+{
+	const struct find_file *then = ctx;
+
+	return now->ino == then->ino || !strcmp(now->path, then->path) ? open_range(now) : -ESTALE;
+}
+
+/*
+ * Through the mapping itself. Overlay filesystems show one file under several
+ * devices, and inodes too (fstat, maps, perf's records), and ld.so maps a
+ * library as a whole before it maps its other segments over the end of that.
+ * So where range or file do not fit, what is mapped at its start now is taken.
+ */
+static int open_mapping(const struct find_file *file)
+{
+	int fd = open_range(file);
+
+	if (fd >= 0 && is_file(fd, file))
 		return fd;
-	if (is_file(fd, file) || walk_maps(file->pid, match_mapping, (void *)file, &stop) == 1)
+	if (fd >= 0)
+		close(fd);
+	else if (fd != -ENOENT)
 		return fd;
-	close(fd);
-	return -ESTALE;
+	return find_mapping(file->pid, file->map_start, open_again, (void *)file);
 }
 
 /* By name under @root; must still be the file that was mapped. */

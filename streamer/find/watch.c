@@ -160,6 +160,7 @@ static void show(const struct mmap2 *m, size_t size, find_fn fn, void *ctx)
 	file.path = path;
 	file.map_start = m->addr;
 	file.map_end = m->addr + m->len;
+	file.map_offset = m->pgoff;
 	fn(ctx, &file);
 }
 

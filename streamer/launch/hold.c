@@ -57,6 +57,8 @@ struct hold {
 	unsigned first, queued;
 	bool ended;
 
+	launch_program_fn on_program;
+	void *program_ctx;
 	uint64_t walked_ms; /* the control thread's */
 	_Atomic uint64_t nshown, foreign, unopened;
 };
@@ -91,6 +93,37 @@ static bool needs_control(struct hold *hold, const struct board_slot *slot)
 }
 
 /* ---- the thread ---- */
+
+/* The process of a thread; the thread itself when it is gone. */
+static pid_t process_of(pid_t tid)
+{
+	char path[64], text[1024], *line;
+	int fd;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return tid;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return tid;
+	text[n] = '\0';
+	line = strstr(text, "\nTgid:");
+	return line ? (pid_t)strtol(line + 6, NULL, 10) : tid;
+}
+
+/* A thread that execs becomes its process's leader. */
+static void tell_program(struct hold *hold, const struct board_slot *slot)
+{
+	enum held_call call = launch_filter_call(&slot->notif.data);
+
+	if (!hold->on_program || !slot->notif.pid)
+		return;
+	if (call == HELD_START || call == HELD_EXECVE || call == HELD_EXECVEAT)
+		hold->on_program(hold->program_ctx, process_of((pid_t)slot->notif.pid), call == HELD_START);
+}
 
 static void hold_queue(struct hold *hold, unsigned slot)
 {
@@ -152,6 +185,7 @@ static void receive_one(struct hold *hold, unsigned slot_id, uint64_t taken)
 	if (result)
 		return;
 	atomic_fetch_add(&board->received, 1);
+	tell_program(hold, slot);
 	if (needs_control(hold, slot))
 		hold_queue(hold, slot_id);
 	else
@@ -199,26 +233,6 @@ struct showing {
 	launch_file_fn fn;
 	void *ctx;
 };
-
-/* The process of a thread; the thread itself when it is gone. */
-static pid_t process_of(pid_t tid)
-{
-	char path[64], text[1024], *line;
-	int fd;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return tid;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return tid;
-	text[n] = '\0';
-	line = strstr(text, "\nTgid:");
-	return line ? (pid_t)strtol(line + 6, NULL, 10) : tid;
-}
 
 /* The held thread's own descriptor: it may read what we may not open (NFS without root). */
 static int borrow_fd(const struct look_file *file)
@@ -287,6 +301,16 @@ static int show_file(void *ctx, const struct look_file *file)
 	return 0;
 }
 
+void hold_forget(struct hold *hold, const struct shown_key *key)
+{
+	shown_remove(hold->shown, key);
+}
+
+void hold_progress(struct hold *hold)
+{
+	atomic_store(&hold->board->progress_ms, board_now_ms());
+}
+
 static bool hold_take(struct hold *hold, unsigned *ret_slot, bool *ret_ended)
 {
 	bool has;
@@ -323,6 +347,7 @@ int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx)
 		hold->walked_ms = board_now_ms();
 	}
 	board_answer(hold->listener, slot);
+	hold_progress(hold); /* those that queue behind it have not waited for nothing */
 	return 1;
 }
 
@@ -357,8 +382,9 @@ static int start_thread(struct hold *hold)
 	return -result;
 }
 
-int hold_start(int listener, int patience_ms, struct hold **ret_hold)
+int hold_start(int listener, const struct launch_options *options, struct hold **ret_hold)
 {
+	int patience_ms = options->patience_ms ? options->patience_ms : LAUNCH_PATIENCE_MS;
 	__u64 flags = SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP;
 	struct hold *hold = calloc(1, sizeof(*hold));
 	int result;
@@ -368,6 +394,8 @@ int hold_start(int listener, int patience_ms, struct hold **ret_hold)
 		return -ENOMEM;
 	}
 	hold->listener = listener;
+	hold->on_program = options->on_program;
+	hold->program_ctx = options->program_ctx;
 	pthread_mutex_init(&hold->lock, NULL);
 	hold->handover = eventfd(0, EFD_CLOEXEC);
 	hold->stop = eventfd(0, EFD_CLOEXEC);

@@ -216,9 +216,7 @@ static int try_start(struct launch *launch, struct child_plan *plan, char *error
 	}
 	launch->no_new_privs = m.no_new_privs;
 	if (listener >= 0) {
-		int patience = plan->options->patience_ms;
-
-		result = hold_start(listener, patience ? patience : LAUNCH_PATIENCE_MS, &launch->hold);
+		result = hold_start(listener, plan->options, &launch->hold);
 		if (result) {
 			say_refusal(launch, -result);
 			return REFUSED;
@@ -321,6 +319,18 @@ int launch_notify_fd(const struct launch *launch)
 int launch_handle(struct launch *launch, launch_file_fn fn, void *ctx)
 {
 	return launch->hold ? hold_handle(launch->hold, fn, ctx) : -ENOENT;
+}
+
+void launch_forget(struct launch *launch, const struct shown_key *key)
+{
+	if (launch->hold)
+		hold_forget(launch->hold, key);
+}
+
+void launch_progress(struct launch *launch)
+{
+	if (launch && launch->hold)
+		hold_progress(launch->hold);
 }
 
 void launch_counts(const struct launch *launch, struct launch_counts *ret_counts)

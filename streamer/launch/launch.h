@@ -49,7 +49,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-/* The watchdog lets a held process go on unseen after this time, or up to twice of it. */
+/* The watchdog lets a held process go on unseen after this time without launch_progress(), or up to twice of
+ * it. */
 #define LAUNCH_PATIENCE_MS 10000
 
 struct launch; /* opaque */
@@ -91,6 +92,12 @@ struct launch_origin {
 /** launch_origin_take - remember the present state */
 void launch_origin_take(struct launch_origin *origin);
 
+/*
+ * A process of the tree is held where a program is about to run in it (@starts), or to be replaced. In the
+ * hold thread: whoever does it, waits for it. @pid as cudatap's pid namespace names it.
+ */
+typedef void (*launch_program_fn)(void *ctx, pid_t pid, bool starts);
+
 struct launch_options {
 	char *const *argv;                  /* COMMAND and its arguments, NULL-terminated */
 	const struct launch_user *user;     /* NULL: as cudatap itself */
@@ -98,6 +105,8 @@ struct launch_options {
 	bool hold;                          /* false: run without the filter (for tests and --no-hold) */
 	const struct launch_origin *origin; /* NULL: every signal default, limits as they are now */
 	int patience_ms;                    /* 0: LAUNCH_PATIENCE_MS */
+	launch_program_fn on_program;       /* or NULL */
+	void *program_ctx;
 };
 
 /**
@@ -151,6 +160,17 @@ typedef void (*launch_file_fn)(void *ctx, pid_t pid, int fd, const char *path);
  * when the listener is gone (-ENOENT: the tree has ended; poll it no more).
  */
 int launch_handle(struct launch *launch, launch_file_fn fn, void *ctx);
+
+struct shown_key; /* shown.h */
+
+/** launch_forget - show the file again, should it be mapped again */
+void launch_forget(struct launch *launch, const struct shown_key *key);
+
+/**
+ * launch_progress - the control thread gets on with what it does for a held process
+ * A callback that takes long calls it now and then: the watchdog's patience begins anew. NULL is fine.
+ */
+void launch_progress(struct launch *launch);
 
 struct launch_counts {
 	uint64_t held;     /* notifications received */

@@ -72,19 +72,23 @@ static bool is_unused(const struct shown_key *key)
 	return !key->ino && !key->dev_major && !key->dev_minor;
 }
 
-static bool is_same(const struct shown_key *a, const struct shown_key *b)
+bool shown_same(const struct shown_key *a, const struct shown_key *b)
 {
 	return a->ino == b->ino && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor &&
 	       a->size == b->size && a->mtime_ns == b->mtime_ns && a->btime_ns == b->btime_ns;
 }
 
+static size_t home_of(const struct shown_key *key, size_t mask)
+{
+	return ((key->ino ^ key->mtime_ns) * 0x9e3779b97f4a7c15u >> 32) & mask;
+}
+
 /* The slot that holds the key, or the unused one where it belongs. */
 static struct shown_key *shown_slot(struct shown_key *slots, size_t nslots, const struct shown_key *key)
 {
-	uint64_t hash = (key->ino ^ key->mtime_ns) * 0x9e3779b97f4a7c15u;
-	size_t i = (hash >> 32) & (nslots - 1);
+	size_t i = home_of(key, nslots - 1);
 
-	while (!is_unused(&slots[i]) && !is_same(&slots[i], key))
+	while (!is_unused(&slots[i]) && !shown_same(&slots[i], key))
 		i = (i + 1) & (nslots - 1);
 	return &slots[i];
 }
@@ -129,6 +133,26 @@ void shown_add(struct shown *shown, const struct shown_key *key)
 	if (is_unused(slot)) {
 		*slot = *key;
 		shown->used++;
+	}
+	pthread_mutex_unlock(&shown->lock);
+}
+
+void shown_remove(struct shown *shown, const struct shown_key *key)
+{
+	struct shown_key *slots = shown->slot, *hole;
+	size_t mask = shown->nslots - 1, i;
+
+	pthread_mutex_lock(&shown->lock);
+	hole = shown_slot(slots, shown->nslots, key);
+	if (!is_unused(hole)) {
+		/* what had been pushed past it moves back: behind an unused slot nobody would find it */
+		for (i = (hole - slots + 1) & mask; !is_unused(&slots[i]); i = (i + 1) & mask)
+			if (((i - home_of(&slots[i], mask)) & mask) >= ((i - (hole - slots)) & mask)) {
+				*hole = slots[i];
+				hole = &slots[i];
+			}
+		*hole = (struct shown_key){0};
+		shown->used--;
 	}
 	pthread_mutex_unlock(&shown->lock);
 }

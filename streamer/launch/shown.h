@@ -30,6 +30,10 @@ int shown_key(int dirfd, const char *path, int flags, struct shown_key *ret_key)
 struct shown *shown_new(void);
 void shown_free(struct shown *shown);
 bool shown_has(struct shown *shown, const struct shown_key *key);
+/** shown_same - whether two keys are one file's */
+bool shown_same(const struct shown_key *a, const struct shown_key *b);
+/** shown_remove - forget a file: it is to be shown again. One that is not in the set is fine. */
+void shown_remove(struct shown *shown, const struct shown_key *key);
 /** shown_add - remember a file. Where memory is short the set forgets instead: files are shown twice. */
 void shown_add(struct shown *shown, const struct shown_key *key);
 

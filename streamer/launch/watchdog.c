@@ -117,9 +117,17 @@ static unsigned answer_waiting(struct watchdog *w)
 	return n;
 }
 
+/* For how long the control thread has not got on with what is held since @since. */
+static uint64_t waited_ms(const struct watchdog *w, uint64_t since, uint64_t now)
+{
+	uint64_t progress = atomic_load(&w->board->progress_ms), from = progress > since ? progress : since;
+
+	return now > from ? now - from : 0;
+}
+
 /*
- * Answers slots open for at least @age_ms. If there is one, the younger ones wait behind it for a
- * control thread that is stuck, and are answered too. Returns how many are open still.
+ * Answers slots open for at least @age_ms without progress. If there is one, the younger ones wait behind it
+ * for a control thread that is stuck, and are answered too. Returns how many are open still.
  */
 static unsigned answer_slots(struct watchdog *w, uint64_t age_ms)
 {
@@ -130,7 +138,7 @@ static unsigned answer_slots(struct watchdog *w, uint64_t age_ms)
 	for (unsigned i = 0; i < BOARD_SLOTS; i++) {
 		uint64_t since = atomic_load(&w->board->slot[i].since_ms);
 
-		w->stuck = w->stuck || (since && now - since >= age_ms);
+		w->stuck = w->stuck || (since && waited_ms(w, since, now) >= age_ms);
 	}
 	for (unsigned i = 0; i < BOARD_SLOTS; i++) {
 		struct board_slot *slot = &w->board->slot[i];

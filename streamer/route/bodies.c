@@ -64,8 +64,21 @@ static void set_prepared(json_t *body, const char *key, const struct process_tex
 	json_object_set_new(body, key, json_loadb(quoted, text->len + 2, JSON_DECODE_ANY, NULL));
 }
 
+/* Without any of them there is no object. */
+static void set_environ(json_t *body, const struct environs *environs, const struct config_strings *env)
+{
+	json_t *object = json_object();
+
+	for (size_t i = 0; environs && i < environs->n; i++)
+		set_prepared(object, env->list[i], &environs->value[i]);
+	if (json_object_size(object))
+		json_object_set(body, "environ", object);
+	json_decref(object);
+}
+
 /* Who it is. */
-static json_t *process_body(const struct process *process, const char *phase)
+static json_t *process_body(const struct process *process, const char *phase,
+			    const struct config_strings *env)
 {
 	json_t *body = json_object();
 
@@ -82,21 +95,23 @@ static json_t *process_body(const struct process *process, const char *phase)
 	set_prepared(body, "cgroup", &process->cgroup);
 	set_text(body, "container_id", process->container_id);
 	set_text(body, "pod_uid", process->pod_uid);
+	set_environ(body, process->environs, env);
 	return body;
 }
 
-json_t *body_process_start(const struct process *process)
+json_t *body_process_start(const struct process *process, const struct config_strings *env)
 {
-	return process_body(process, "start");
+	return process_body(process, "start", env);
 }
 
-json_t *body_process_exit(const struct process *process, const struct rec_thread_exit *rec)
+json_t *body_process_exit(const struct process *process, const struct rec_thread_exit *rec,
+			  const struct config_strings *env)
 {
 	static const char *const directions[] = {
 		[TABLE_H2H] = "h2h", [TABLE_H2D] = "h2d",         [TABLE_D2H] = "d2h",
 		[TABLE_D2D] = "d2d", [TABLE_DEFAULT] = "default", [TABLE_P2P] = "p2p",
 	};
-	json_t *body = process_body(process, rec->exec ? "exec" : "exit"), *total = json_object(),
+	json_t *body = process_body(process, rec->exec ? "exec" : "exit", env), *total = json_object(),
 	       *bytes = json_object();
 
 	if (!rec->exec && rec->wait_status & 0x7f)

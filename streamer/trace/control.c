@@ -20,6 +20,7 @@
 #include "../log.h"
 #include "internal.h"
 
+#define ORPHANS_NS  100000000   /* between two looks whether children are left */
 #define LOOK_MIN_NS 25000000ull /* between two looks at all threads of the host */
 
 struct duplicate {
@@ -38,6 +39,12 @@ static void on_all_gone(struct trace *trace, uint32_t index);
 static void on_mappings(struct trace *trace, uint32_t index);
 static void on_changes(struct trace *trace, uint32_t index);
 static void on_look(struct trace *trace, uint32_t index);
+static void on_files(struct trace *trace, uint32_t index);
+static void on_settled(struct trace *trace, uint32_t index);
+static void on_retire(struct trace *trace, uint32_t index);
+static void on_left(struct trace *trace, uint32_t index);
+static void on_release(struct trace *trace, uint32_t index);
+static void on_orphans(struct trace *trace, uint32_t index);
 
 enum source {
 	SIGNAL,
@@ -49,7 +56,13 @@ enum source {
 	ALL_GONE,
 	MAPPINGS,
 	CHANGES,
-	LOOK
+	LOOK,
+	FILES,
+	SETTLED,
+	RETIRE,
+	LEFT,
+	RELEASE,
+	ORPHANS
 };
 
 static const source_fn sources[] = {
@@ -63,6 +76,12 @@ static const source_fn sources[] = {
 	[MAPPINGS] = on_mappings,
 	[CHANGES] = on_changes,
 	[LOOK] = on_look,
+	[FILES] = on_files,
+	[SETTLED] = on_settled,
+	[RETIRE] = on_retire,
+	[LEFT] = on_left,
+	[RELEASE] = on_release,
+	[ORPHANS] = on_orphans,
 };
 
 static int watch(struct trace *trace, int fd, enum source source, uint32_t index)
@@ -143,10 +162,11 @@ static void on_signal(struct trace *trace, uint32_t index)
 			on_quit(trace, &info);
 			break;
 		case SIGHUP:
-			fanout_reopen((struct fanout *)stream_fanout(trace->stream));
+			fanout_reopen(stream_fanout(trace->stream));
+			reload_run(trace, "signal");
 			break;
 		case SIGUSR1:
-			fanout_rotate((struct fanout *)stream_fanout(trace->stream));
+			fanout_rotate(stream_fanout(trace->stream));
 			break;
 		case SIGUSR2:
 			report_status(trace);
@@ -163,7 +183,14 @@ static void show_held_file(void *ctx, pid_t pid, int fd, const char *path)
 static void on_held(struct trace *trace, uint32_t index)
 {
 	int err = launch_handle(trace->launch, show_held_file, trace);
+	struct launch_counts counts;
 
+	launch_counts(trace->launch, &counts);
+	if (counts.overdue > trace->overdue)
+		log_msg("a process was held for more than %d s and goes on before its libraries are probed: "
+			"calls may be missed",
+			LAUNCH_PATIENCE_MS / 1000);
+	trace->overdue = counts.overdue;
 	if (err < 0 && err != -EAGAIN)
 		unwatch(trace, launch_notify_fd(trace->launch));
 }
@@ -196,12 +223,34 @@ static void on_command_end(struct trace *trace, uint32_t index)
 	stop(trace, "command_ended");
 }
 
+/* What the given processes leave behind is traced to its end; only the BPF program knows it. */
+static int watch_orphans(struct trace *trace)
+{
+	const struct itimerspec every = {{0, ORPHANS_NS}, {0, ORPHANS_NS}};
+
+	trace->orphans_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (trace->orphans_fd < 0 || timerfd_settime(trace->orphans_fd, 0, &every, NULL))
+		return -errno;
+	return watch(trace, trace->orphans_fd, ORPHANS, 0);
+}
+
+static void on_orphans(struct trace *trace, uint32_t index)
+{
+	uint64_t times;
+
+	if (read(trace->orphans_fd, &times, sizeof(times)) == sizeof(times) &&
+	    !capture_selected_pids(trace->capture))
+		stop(trace, "processes_ended");
+}
+
 static void on_process_end(struct trace *trace, uint32_t index)
 {
 	unwatch(trace, trace->pid_fds[index]);
 	close(trace->pid_fds[index]);
 	trace->pid_fds[index] = -1;
-	if (--trace->npids_alive == 0)
+	if (--trace->npids_alive)
+		return;
+	if (!trace->config->processes.children || watch_orphans(trace))
 		stop(trace, "processes_ended");
 }
 
@@ -221,8 +270,7 @@ static void on_duplicates(struct trace *trace, uint32_t index)
 	struct duplicate duplicate;
 
 	while (read(trace->duplicate_fds[0], &duplicate, sizeof(duplicate)) == sizeof(duplicate))
-		targets_detach(trace, duplicate.newer > duplicate.first ? duplicate.newer : duplicate.first,
-			       "duplicate");
+		targets_double(trace, duplicate.newer, duplicate.first);
 }
 
 /* Nobody reads our output any more, or a sink is to end us: the probes go, a command runs on. */
@@ -252,6 +300,31 @@ static void on_look(struct trace *trace, uint32_t index)
 
 	if (read(trace->look_fd, &times, sizeof(times)) == sizeof(times))
 		capture_look(trace->capture, &open);
+}
+
+static void on_files(struct trace *trace, uint32_t index)
+{
+	reload_files(trace);
+}
+
+static void on_settled(struct trace *trace, uint32_t index)
+{
+	reload_settled(trace);
+}
+
+static void on_retire(struct trace *trace, uint32_t index)
+{
+	reload_retire(trace);
+}
+
+static void on_left(struct trace *trace, uint32_t index)
+{
+	fanout_reap(stream_fanout(trace->stream));
+}
+
+static void on_release(struct trace *trace, uint32_t index)
+{
+	release_look(trace);
 }
 
 /* ---- life ---- */
@@ -327,19 +400,40 @@ static int open_launch(struct trace *trace)
 }
 
 /* Calls that hang are told of between open_after and a quarter more. */
-static int open_look(struct trace *trace)
+int control_set_look(struct trace *trace)
 {
 	uint64_t after_ns = trace->config->open_after_ns;
 	uint64_t ns = after_ns / 4 > LOOK_MIN_NS ? after_ns / 4 : LOOK_MIN_NS;
 	struct itimerspec every = {.it_interval = {ns / 1000000000, ns % 1000000000}};
 
 	if (!after_ns)
-		return 0;
+		every.it_interval = (struct timespec){0}; /* never */
 	every.it_value = every.it_interval;
+	return timerfd_settime(trace->look_fd, 0, &every, NULL) ? -errno : 0;
+}
+
+static int open_look(struct trace *trace)
+{
+	int err;
+
 	trace->look_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (trace->look_fd < 0 || timerfd_settime(trace->look_fd, 0, &every, NULL))
+	if (trace->look_fd < 0)
 		return -errno;
-	return watch(trace, trace->look_fd, LOOK, 0);
+	err = control_set_look(trace);
+	return err ? err : watch(trace, trace->look_fd, LOOK, 0);
+}
+
+static int open_reload(struct trace *trace)
+{
+	int err = reload_open(trace);
+
+	if (!err && trace->files)
+		err = watch(trace, file_watch_fd(trace->files), FILES, 0);
+	if (!err)
+		err = watch(trace, trace->settle_fd, SETTLED, 0);
+	if (!err)
+		err = watch(trace, trace->retire_fd, RETIRE, 0);
+	return err ? err : watch(trace, fanout_left_fd(stream_fanout(trace->stream)), LEFT, 0);
 }
 
 int control_open(struct trace *trace)
@@ -363,6 +457,12 @@ int control_open(struct trace *trace)
 		err = open_launch(trace);
 	if (!err)
 		err = open_look(trace);
+	if (!err)
+		err = open_reload(trace);
+	if (!err)
+		err = release_open(trace);
+	if (!err)
+		err = watch(trace, trace->release_fd, RELEASE, 0);
 	return err;
 }
 
@@ -410,6 +510,7 @@ void control_drain(struct trace *trace, bool finished)
 		if (finished && fds[1].revents)
 			return;
 		on_signal(trace, 0);
+		fanout_reap(stream_fanout(trace->stream));
 		now = control_now_ns();
 		if (trace->signals != signals)
 			trace->drain_ns = now; /* its time counts from here */
@@ -428,7 +529,10 @@ void control_close(struct trace *trace)
 		if (trace->pid_fds[i] >= 0)
 			close(trace->pid_fds[i]);
 	free(trace->pid_fds);
+	reload_close(trace);
 	close(trace->look_fd);
+	close(trace->release_fd);
+	close(trace->orphans_fd);
 	close(trace->signal_fd);
 	close(trace->changes_fd);
 	close(trace->duplicate_fds[0]);

@@ -10,6 +10,7 @@
 #include "../launch/launch.h"
 #include "../launch/shown.h"
 #include "../route/stream.h"
+#include "file_watch.h"
 #include "trace.h"
 
 /* A file that holds CUDA functions, with probes on those that are wanted. */
@@ -22,11 +23,17 @@ struct target {
 	bool was_probed;      /* it has had probes */
 	struct shown_key key; /* what the file was then */
 	int change;           /* inotify watch, or -1 */
-	bool gone;            /* written over: it is another one now */
+	bool gone;        /* another file now, a double, or mapped by nobody: its probes are off for good */
+	bool pinned;      /* named by the user or in the linker's cache: never let go */
+	unsigned same_as; /* attach id that has probes on this file under another name, 0: none */
+	bool suspect;     /* no process mapped it at the last look; see release.c */
+	bool unmapped;    /* within one look */
+	pid_t mapper;     /* a process that mapped it when last looked at, 0: not known */
+	uint64_t map_start, map_end;
 };
 
 struct trace {
-	const struct config *config;
+	struct config *config; /* a reference to the one in effect */
 	const struct cli *cli;
 	struct plan *plans;
 	uint8_t *row_state;
@@ -38,10 +45,19 @@ struct trace {
 	struct shown *looked;     /* files that were looked into */
 	struct target *targets;   /* [attach id - 1] */
 	unsigned ntargets;
-	unsigned nattached; /* of these, so many have had probes */
-	unsigned refused;   /* CUDA libraries that could not be probed */
-	uint64_t start_ns;  /* CLOCK_MONOTONIC */
-	int look_fd;        /* timer: look for calls that hang */
+	unsigned nattached;       /* of these, so many have had probes */
+	unsigned refused;         /* CUDA libraries that could not be probed */
+	uint64_t start_ns;        /* CLOCK_MONOTONIC */
+	int look_fd;              /* timer: look for calls that hang */
+	struct file_watch *files; /* of the configuration; NULL: it is in none */
+	int settle_fd;            /* timer: read them again */
+	uint64_t unsettled_ns;    /* CLOCK_MONOTONIC: first change that has not been read; 0: there is none */
+	int retire_fd;            /* timer: take off probes that nobody wants */
+	uint64_t retire_ns;       /* what it was set to */
+	uint64_t overdue;         /* held calls that went on unseen so far */
+	int orphans_fd;           /* timer: look whether children are left */
+	int release_fd;           /* timer: look for files that nobody maps any more */
+	bool releasing;           /* it is set */
 	int epoll_fd, signal_fd, duplicate_fds[2];
 	int changes_fd; /* inotify: files with probes are written to */
 	int *pid_fds;   /* of -p, -1 when ended */
@@ -54,6 +70,11 @@ struct trace {
 	uint64_t open_calls;
 	int exit_code;
 };
+
+/* trace.c */
+
+/** trace_select - what a configuration wants of each row of the table; @state: [table_nrows] */
+void trace_select(const struct trace *trace, const struct config *config, uint8_t *state);
 
 /* targets.c */
 
@@ -77,9 +98,29 @@ struct targets_difference targets_compare(const struct trace *trace, const uint8
 void targets_settle(struct trace *trace);
 /** targets_detach - remove a file's probes for good, with a `detach` event */
 void targets_detach(struct trace *trace, unsigned attach_id, const char *reason);
+/** targets_find_probed - the file of that key, or whose probes a double has; NULL when there is
+ * none */
+struct target *targets_find_probed(struct trace *trace, const struct shown_key *key);
+/** targets_double - one file got probes twice: the newer ones go */
+void targets_double(struct trace *trace, unsigned newer, unsigned first);
+/** targets_release - the same, not waiting for it: no process maps the file any more */
+void targets_release(struct trace *trace, unsigned attach_id);
 /** targets_changes - files were written to: their probes are wrong from now on, and go */
 void targets_changes(struct trace *trace);
 void targets_free(struct trace *trace);
+
+/* release.c */
+
+/** release_open - begin to let files go, where all processes can be seen; 0 or a negative errno */
+int release_open(struct trace *trace);
+/** release_later - a file has got probes that may be let go one day */
+void release_later(struct trace *trace);
+/** release_keep - the file is about to be mapped, or was, by a process */
+void release_keep(struct trace *trace, struct target *target);
+/** release_never - a process whose mappings may not be read maps that file */
+void release_never(struct trace *trace, const struct find_file *file);
+/** release_look - the timer says so */
+void release_look(struct trace *trace);
 
 /* control.c */
 
@@ -107,8 +148,41 @@ void control_drain(struct trace *trace, bool finished);
 /** control_now_ns - CLOCK_MONOTONIC */
 uint64_t control_now_ns(void);
 void control_close(struct trace *trace);
+/** control_set_look - the look at calls that hang, by the configuration in effect; 0 or a negative errno */
+int control_set_look(struct trace *trace);
 /** control_on_duplicate - stream_duplicate_fn */
 void control_on_duplicate(void *ctx, unsigned newer, unsigned first);
+
+/* reload.c */
+
+/* One reload under way. */
+struct reload {
+	struct trace *trace;
+	const char *reason;          /* "signal", "files" */
+	uint64_t start_ns;           /* CLOCK_MONOTONIC */
+	struct config *config;       /* the new one; NULL: it has mistakes */
+	struct config_strings paths; /* what it was made from */
+	struct config_changes changes;
+	uint8_t *row_state;
+	struct targets_difference difference;
+};
+
+/** reload_open - 0 or a negative errno */
+int reload_open(struct trace *trace);
+void reload_close(struct trace *trace);
+/** reload_watch - watch the files of the configuration in effect, if it wants that */
+void reload_watch(struct trace *trace, const struct config_strings *paths);
+/** reload_run - read the configuration again, and change to it if it is right. Says everything itself. */
+void reload_run(struct trace *trace, const char *reason);
+/** reload_files, reload_settled, reload_retire - its descriptors are readable */
+void reload_files(struct trace *trace);
+void reload_settled(struct trace *trace);
+void reload_retire(struct trace *trace);
+
+/* reload_report.c: bodies of `reload` events */
+json_t *report_reload(const struct reload *reload);
+/** report_refused - @messages: one a line */
+json_t *report_refused(const struct reload *reload, const char *messages);
 
 /* report.c */
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../route/known.h"
 #include "../route/losses.h"
 #include "internal.h"
 
@@ -124,7 +125,7 @@ static json_t *calls_object(const struct trace *trace, const struct capture_coun
 			 (json_int_t)c->v[REC_LOST_STORAGE], "depth", (json_int_t)c->v[REC_LOST_DEPTH],
 			 "undecodable", (json_int_t)totals.undecodable);
 	return json_pack(
-		"{sI sI sI sI sI sI sI so sI sI sI sI sI}", "entries", (json_int_t)c->v[REC_ENTRIES],
+		"{sI sI sI sI sI sI sI so sI sI sI sI sI sI}", "entries", (json_int_t)c->v[REC_ENTRIES],
 		"emitted", (json_int_t)(totals.emitted - totals.unfinished), "unfinished",
 		(json_int_t)totals.unfinished, "nested", (json_int_t)c->v[REC_NESTED], "muted",
 		(json_int_t)c->v[REC_MUTED], "duplicate", (json_int_t)c->v[REC_DUPLICATE_CALLS], "unpaired",
@@ -132,7 +133,8 @@ static json_t *calls_object(const struct trace *trace, const struct capture_coun
 		(json_int_t)(c->v[REC_SUBMITTED] + c->v[REC_UNFINISHED] - totals.emitted -
 			     totals.undecodable),
 		"read_failed", (json_int_t)c->v[REC_READ_FAILED], "names_lost",
-		(json_int_t)c->v[REC_LOST_NAMES], "orphan_exits", (json_int_t)c->v[REC_ORPHAN_EXITS]);
+		(json_int_t)c->v[REC_LOST_NAMES], "orphan_exits", (json_int_t)c->v[REC_ORPHAN_EXITS],
+		"environs_missed", (json_int_t)known_environs_missed(stream_known(trace->stream)));
 }
 
 json_t *report_stop(const struct trace *trace, const struct capture_counters *counters)
@@ -180,7 +182,7 @@ void report_status(struct trace *trace)
 
 static void say_sinks(const struct trace *trace)
 {
-	const struct fanout *fanout = stream_fanout(trace->stream);
+	struct fanout *fanout = stream_fanout(trace->stream);
 	struct sink_counters c;
 	uint64_t given;
 	size_t i;
@@ -202,6 +204,7 @@ static void say_sinks(const struct trace *trace)
 
 uint64_t report_summary(struct trace *trace, const struct capture_counters *counters)
 {
+	uint64_t missed = known_environs_missed(stream_known(trace->stream));
 	uint64_t counts[LOSSES_NCAUSES], lost;
 	struct stream_totals totals;
 	int i;
@@ -218,6 +221,9 @@ uint64_t report_summary(struct trace *trace, const struct capture_counters *coun
 			if (counts[i])
 				log_msg("%llu calls %s: %s", (unsigned long long)counts[i],
 					i == LOSS_UNPAIRED ? "never returned" : "lost", loss_cause_names[i]);
+		if (missed)
+			log_msg("%llu processes ended before their environment (`fields.env`) could be read",
+				(unsigned long long)missed);
 		say_sinks(trace);
 		if (!isatty(STDERR_FILENO))
 			report_status(trace);

@@ -77,6 +77,7 @@ static unsigned remember(struct trace *trace, int fd, const struct shown_key *ke
 	}
 	memset(image, 0, sizeof(*image));
 	trace->targets[trace->ntargets] = target;
+	release_later(trace);
 	return ++trace->ntargets;
 }
 
@@ -120,7 +121,9 @@ static struct find_function *list_missing(const struct trace *trace, unsigned id
 static int attach_functions(struct trace *trace, unsigned id, const struct find_function *list, size_t n,
 			    struct capture_attached *ret_result)
 {
-	size_t npids = trace->launch ? 0 : trace->config->pids.n, i;
+	/* probes that are bound to a process do not fire in its children */
+	bool bound = !trace->launch && !trace->config->processes.children;
+	size_t npids = bound ? trace->config->pids.n : 0, i;
 	int fd = trace->targets[id - 1].fd, err = -ESRCH, one_err;
 	struct capture_attached one;
 
@@ -179,6 +182,23 @@ static void attach_missing(struct trace *trace, unsigned id, const uint8_t *stat
 	stream_post(trace->stream, EVENT_ATTACH, attach_body(trace, id, &result, control_now_ns() - start));
 }
 
+struct target *targets_find_probed(struct trace *trace, const struct shown_key *key)
+{
+	unsigned i;
+
+	for (i = 0; i < trace->ntargets; i++) {
+		struct target *target = &trace->targets[i];
+
+		if (!shown_same(&target->key, key))
+			continue;
+		if (target->gone && target->same_as)
+			target = &trace->targets[target->same_as - 1];
+		if (!target->gone)
+			return target;
+	}
+	return NULL;
+}
+
 static bool is_inode(const struct shown_key *a, const struct shown_key *b)
 {
 	return a->ino == b->ino && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
@@ -201,6 +221,7 @@ static void detach_outdated(struct trace *trace, const struct shown_key *key)
 /* Look into an open file once. Returns the result of find_image_read(), or 1 for a file seen before. */
 static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 {
+	struct target *target;
 	struct find_image image;
 	struct shown_key key;
 	unsigned id;
@@ -212,6 +233,11 @@ static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 	if (shown_has(trace->looked, &key))
 		return 1;
 	shown_add(trace->looked, &key);
+	target = targets_find_probed(trace, &key);
+	if (target) {
+		release_keep(trace, target);
+		return 1;
+	}
 	targets_changes(trace); /* of the past; what comes later concerns the new probes */
 	detach_outdated(trace, &key);
 	err = find_image_read(fd, &image);
@@ -258,10 +284,29 @@ static int show_file(void *ctx, const struct find_file *file)
 	if (is_known(trace, file))
 		return 0;
 	fd = find_open(file);
-	if (fd < 0)
+	if (fd < 0) {
+		if (fd == -EACCES || fd == -EPERM)
+			release_never(trace, file);
 		return 0; /* gone meanwhile */
+	}
 	targets_show(trace, file->pid, fd, file->path);
 	close(fd);
+	return 0;
+}
+
+/* A file of the linker's cache: who loads it by its name shall find the probes there. */
+static int show_cached(void *ctx, const struct find_file *file)
+{
+	struct trace *trace = ctx;
+	struct target *target;
+	struct shown_key key;
+
+	show_file(ctx, file);
+	if (shown_key(AT_FDCWD, file->path, 0, &key) != 1)
+		return 0;
+	target = targets_find_probed(trace, &key);
+	if (target)
+		target->pinned = true;
 	return 0;
 }
 
@@ -346,14 +391,14 @@ int targets_find(struct trace *trace)
 	if (held)
 		return 0;      /* each file is shown before it is mapped */
 	watch_mappings(trace); /* first, so that nothing slips between it and the walk */
-	if (trace->config->pids.n && !trace->launch) {
+	if (trace->config->pids.n && !trace->launch && !trace->config->processes.children) {
 		err = find_in_pids(trace);
 		if (err)
 			return err;
 	} else if (!trace->launch) {
 		find_in_processes(show_file, trace);
 	}
-	find_in_cache(show_file, trace);
+	find_in_cache(show_cached, trace);
 	return 0;
 }
 
@@ -371,22 +416,51 @@ static void post_detach(struct trace *trace, unsigned id, unsigned functions, co
 			      "reason", reason));
 }
 
-void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
+/* A file loses its probes for good; false when it has lost them before. */
+static bool take_off(struct trace *trace, unsigned attach_id, const char *reason)
 {
 	struct target *target;
 
 	if (!attach_id || attach_id > trace->ntargets || trace->targets[attach_id - 1].gone)
-		return;
+		return false;
 	target = &trace->targets[attach_id - 1];
 	target->gone = true;
 	if (target->change >= 0)
 		inotify_rm_watch(trace->changes_fd, target->change);
 	close(target->fd);
 	target->fd = -1;
-	capture_detach(trace->capture, attach_id);
+	find_image_free(&target->image);
+	memset(&target->image, 0, sizeof(target->image));
 	if (target->functions)
 		post_detach(trace, attach_id, target->functions, reason);
 	target->functions = 0;
+	return true;
+}
+
+void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
+{
+	if (take_off(trace, attach_id, reason))
+		capture_detach(trace->capture, attach_id);
+}
+
+void targets_release(struct trace *trace, unsigned attach_id)
+{
+	if (take_off(trace, attach_id, "unmapped"))
+		capture_detach_later(trace->capture, attach_id);
+}
+
+void targets_double(struct trace *trace, unsigned newer, unsigned first)
+{
+	unsigned keep = newer < first ? newer : first, go = newer < first ? first : newer, i;
+
+	if (!keep || go > trace->ntargets)
+		return;
+	trace->targets[go - 1].same_as = keep;
+	for (i = 0; i < trace->ntargets; i++) /* the doubles of a double */
+		if (trace->targets[i].same_as == go)
+			trace->targets[i].same_as = keep;
+	trace->targets[keep - 1].pinned |= trace->targets[go - 1].pinned;
+	targets_detach(trace, go, "duplicate");
 }
 
 /* ---- another selection ---- */

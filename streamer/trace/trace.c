@@ -13,6 +13,7 @@
 
 #include "../log.h"
 #include "../enrich/devices.h"
+#include "../find/descendants.h"
 #include "../route/known.h"
 #include "internal.h"
 
@@ -76,6 +77,11 @@ static bool a_sink_is_stdout(const struct config *config)
 }
 
 /* Returns 0, or the exit code after one message. */
+static void on_program(void *ctx, pid_t pid, bool starts)
+{
+	known_program(ctx, pid, starts);
+}
+
 static int start_command(struct trace *trace)
 {
 	struct launch_options options = {
@@ -85,6 +91,8 @@ static int start_command(struct trace *trace)
 		/* files that the configuration names are probed before the command starts */
 		.hold = !trace->cli->no_hold && !trace->config->libraries.n,
 		.origin = trace->cli->origin,
+		.on_program = trace->config->fields.env.n ? on_program : NULL,
+		.program_ctx = stream_known(trace->stream),
 	};
 	char error[512];
 	int err;
@@ -111,6 +119,25 @@ static int start_command(struct trace *trace)
 	return 0;
 }
 
+static struct capture_processes processes_of(const struct config *config)
+{
+#define PATTERNS(name)                                                \
+	{                                                             \
+		config->processes.name.list, config->processes.name.n \
+	}
+	return (struct capture_processes){PATTERNS(uids), PATTERNS(comms), PATTERNS(exe), PATTERNS(cgroups),
+					  PATTERNS(containers)};
+#undef PATTERNS
+}
+
+/* A held command waits for its probes, however long they take. */
+static void on_progress(void *ctx)
+{
+	const struct trace *trace = ctx;
+
+	launch_progress(trace->launch);
+}
+
 static int open_capture(struct trace *trace)
 {
 	struct capture_options options = {
@@ -119,10 +146,13 @@ static int open_capture(struct trace *trace)
 		.flush_ns = trace->config->ring.flush_ns,
 		.nested = trace->config->nested,
 		.select_pids = trace->cli->command || trace->config->pids.n,
-		.follow_children = trace->cli->command,
+		.follow_children = trace->cli->command || trace->config->processes.children,
+		.processes = processes_of(trace->config),
 		.open_after_ns = trace->config->open_after_ns,
 		.plans = trace->plans,
 		.row_state = trace->row_state,
+		.progress = on_progress,
+		.progress_ctx = trace,
 	};
 	char error[512];
 
@@ -149,6 +179,31 @@ static int open_stream(struct trace *trace)
 	return own_failure(trace);
 }
 
+/* Those that there are; from now on the BPF program adds those that come. */
+static int select_descendants(struct trace *trace)
+{
+	const struct config_pids *pids = &trace->config->pids;
+	ssize_t before = -1, n = 0, i;
+	pid_t *list;
+	int err = 0;
+
+	/* the children of those that were not selected yet when they forked are found by another look */
+	while (!err && n != before) {
+		before = n;
+		n = find_descendants(pids->list, pids->n, &list);
+		if (n < 0)
+			return (int)n;
+		for (i = 0; i < n && !err; i++) {
+			err = capture_select_pid(trace->capture, list[i], true);
+			/* gone before it was added, it would stay, and its number may come again */
+			if (!err && kill(list[i], 0) && errno == ESRCH)
+				capture_select_pid(trace->capture, list[i], false);
+		}
+		free(list);
+	}
+	return err;
+}
+
 static int select_processes(struct trace *trace)
 {
 	size_t i;
@@ -159,6 +214,8 @@ static int select_processes(struct trace *trace)
 	else
 		for (i = 0; i < trace->config->pids.n && !err; i++)
 			err = capture_select_pid(trace->capture, trace->config->pids.list[i], true);
+	if (!err && !trace->launch && trace->config->pids.n && trace->config->processes.children)
+		err = select_descendants(trace);
 	if (err)
 		log_msg("cannot select the process: %s", strerror(-err));
 	return err ? own_failure(trace) : 0;
@@ -200,6 +257,14 @@ static int find_targets(struct trace *trace)
 	return 0;
 }
 
+void trace_select(const struct trace *trace, const struct config *config, uint8_t *state)
+{
+	config_select(config, state);
+	if (config->names != KERNELS_OFF)
+		kernels_select(state);
+	devices_select(state, trace->plans);
+}
+
 static int begin(struct trace *trace)
 {
 	int code = check_pids(trace);
@@ -209,10 +274,7 @@ static int begin(struct trace *trace)
 	trace->row_state = calloc(table_nrows, 1);
 	if (!trace->plans || !trace->row_state)
 		return own_failure(trace);
-	config_select(trace->config, trace->row_state);
-	if (trace->config->names != KERNELS_OFF)
-		kernels_select(trace->row_state);
-	devices_select(trace->row_state, trace->plans);
+	trace_select(trace, trace->config, trace->row_state);
 	if (!code)
 		code = open_capture(trace);
 	if (!code)
@@ -258,12 +320,16 @@ static void end(struct trace *trace)
 		trace->exit_code = EXIT_LOSS;
 }
 
-int trace_run(const struct config *config, const struct cli *cli)
+int trace_run(struct config *config, const struct config_strings *paths, const struct cli *cli)
 {
 	struct trace trace = {.config = config,
 			      .cli = cli,
 			      .start_ns = control_now_ns(),
 			      .look_fd = -1,
+			      .settle_fd = -1,
+			      .retire_fd = -1,
+			      .release_fd = -1,
+			      .orphans_fd = -1,
 			      .epoll_fd = -1,
 			      .signal_fd = -1,
 			      .changes_fd = -1,
@@ -271,6 +337,7 @@ int trace_run(const struct config *config, const struct cli *cli)
 	int code = begin(&trace);
 
 	if (!code) {
+		reload_watch(&trace, paths);
 		control_loop(&trace);
 		end(&trace);
 		code = trace.exit_code;
@@ -282,5 +349,6 @@ int trace_run(const struct config *config, const struct cli *cli)
 	targets_free(&trace);
 	free(trace.row_state);
 	free(trace.plans);
+	config_free(trace.config);
 	return code;
 }

@@ -27,7 +27,7 @@ def test_signal_drains(tmp_path, number):
     finally:
         loop.kill()
         loop.wait()
-    assert run.code == 0 and run.stop["reason"] == "signal" and took < 2
+    assert run.code == 0 and run.stop["reason"] == "signal" and took < 5
     assert run.lost() == 0 and run.stop["calls"]["emitted"] == len(run.calls)
 
 
@@ -78,7 +78,7 @@ def test_second_signal_ends_at_once(tmp_path):
         running.interrupt()
         run = running.finish(5)
         took = time.monotonic() - begun
-    assert functions > 1000 and took < 1, (functions, took)
+    assert functions > 1000 and took < 3, (functions, took)
     assert run.code == 128 + signal.SIGINT
     kill_loops(run)
 

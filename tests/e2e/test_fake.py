@@ -3,6 +3,7 @@ that make sense, and cheap enough that a benchmark sees the probe and not the fa
 
 import ctypes
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -99,11 +100,13 @@ def test_struct_returned():
     assert [getattr(desc, name) for name in "xyzwf"] == [1, 2, 3, 4, 5]
 
 
-def test_price():
-    """A call costs tens of nanoseconds, a probe more than a thousand."""
+def test_price(tmp_path):
+    """A call costs tens of nanoseconds, a probe more than a thousand. The copies are nobody else's to probe."""
+    for library in tap.FAKE.glob("libcu*.so*"):
+        shutil.copy(library, tmp_path)
     best = 1e9
     for _ in range(5):
         done = subprocess.run([tap.program("rate"), "1", "1000000"], capture_output=True, text=True, check=True,
-                              env=tap.environment({"FAKE_CUDA_NESTED": "0"}))
+                              env=tap.environment({"FAKE_CUDA_NESTED": "0", "LD_LIBRARY_PATH": str(tmp_path)}))
         best = min(best, float(re.search(r"([0-9.]+) ns", done.stdout)[1]))
     assert best < 100, best

@@ -91,3 +91,56 @@ def test_as_many_as_an_import_registers(tmp_path, count, length):
     run = tap.trace(tmp_path, tap.program("many_kernels"), count, length)
     assert run.stop["calls"]["names_lost"] == 0, run.stop["calls"]
     assert [call["kernel"] for call in run.calls if "kernel" in call] == [f"kernel_{count - 1:0{length - 7}d}"]
+
+
+NODES = """
+driver = ctypes.CDLL(sys.argv[2])
+class Params(ctypes.Structure):
+    _fields_ = [("func", ctypes.c_void_p), ("grid", Dim3), ("block", Dim3), ("shared", ctypes.c_uint),
+                ("args", ctypes.c_void_p), ("extra", ctypes.c_void_p)]
+class DriverParams(ctypes.Structure):
+    _fields_ = [("func", ctypes.c_void_p), ("grid", Dim3), ("block", Dim3), ("shared", ctypes.c_uint),
+                ("args", ctypes.c_void_p), ("extra", ctypes.c_void_p), ("kern", ctypes.c_void_p),
+                ("context", ctypes.c_void_p)]
+class Config(ctypes.Structure):
+    _fields_ = [("grid", Dim3), ("block", Dim3), ("shared", ctypes.c_size_t), ("stream", ctypes.c_void_p),
+                ("attributes", ctypes.c_void_p), ("n", ctypes.c_uint)]
+class DriverConfig(ctypes.Structure):
+    _fields_ = [("grid", Dim3), ("block", Dim3), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+                ("attributes", ctypes.c_void_p), ("n", ctypes.c_uint)]
+one, node, P, N = Dim3(1, 1, 1), ctypes.c_void_p(), ctypes.c_void_p, ctypes.c_size_t
+register(b"_Z4workv")
+def params(n): return ctypes.byref(Params(KERNEL, Dim3(n, 2, 3), Dim3(4, 5, 6), 7))
+def node_params(func, kern, n): return ctypes.byref(DriverParams(func, Dim3(n, 2, 3), Dim3(4, 5, 6), 7, None, None, kern))
+cuda.cudaGraphAddKernelNode(ctypes.byref(node), P(16), None, N(0), params(1))
+cuda.cudaGraphKernelNodeSetParams(P(17), params(2))
+cuda.cudaGraphExecKernelNodeSetParams(P(18), P(17), params(3))
+cuda.cudaLaunchCooperativeKernel(KERNEL, Dim3(4, 2, 3), Dim3(4, 5, 6), None, N(7), None)
+cuda.cudaLaunchKernelExC(ctypes.byref(Config(Dim3(5, 2, 3), Dim3(4, 5, 6), 7)), KERNEL, None)
+module, function = P(), P()
+driver.cuModuleLoadData(ctypes.byref(module), b"image")
+driver.cuModuleGetFunction(ctypes.byref(function), module, b"_Z4restv")
+library, kernel = P(), P()
+driver.cuLibraryLoadData(ctypes.byref(library), b"image", None, None, 0, None, None, 0)
+driver.cuLibraryGetKernel(ctypes.byref(kernel), library, b"_Z4morev")
+driver.cuGraphAddKernelNode(ctypes.byref(node), P(16), None, N(0), node_params(function, None, 6))
+driver.cuGraphAddKernelNode_v2(ctypes.byref(node), P(16), None, N(0), node_params(function, 99, 7))
+driver.cuGraphKernelNodeSetParams_v2(P(17), node_params(None, kernel, 8))
+driver.cuGraphExecKernelNodeSetParams_v2(P(18), P(17), node_params(None, kernel, 9))
+driver.cuLaunchCooperativeKernel(function, 10, 2, 3, 4, 5, 6, 7, None, None)
+driver.cuLaunchKernelEx(ctypes.byref(DriverConfig(Dim3(11, 2, 3), Dim3(4, 5, 6), 7)), kernel, None, None)
+"""
+
+
+def test_every_way_to_launch_and_every_node(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(BEGIN + NODES)
+    run = tap.trace(tmp_path, sys.executable, path, tap.FAKE / "libcudart.so.13", tap.FAKE / "libcuda.so.1",
+                    options=["-f", "launch,graph"], env={"FAKE_CUDA_NESTED": "0"})
+    assert run.code == 0, run.stderr
+    launches = [call for call in run.calls if "kernel_handle" in call]
+    assert [(call["grid"][0], call.get("kernel")) for call in launches] == \
+        [(i, "work()") for i in range(1, 6)] + [(i, name) for i, name in zip(
+            range(6, 12), ["rest()", "rest()", "more()", "more()", "rest()", "more()"], strict=True)]
+    assert {(*call["grid"][1:], *call["block"], call["shared_bytes"]) for call in launches} == {(2, 3, 4, 5, 6, 7)}
+    run.assert_clean()

@@ -2,6 +2,7 @@
 GPU their calls fail, and are seen to fail; on the fake libcuda the real runtime gets some way."""
 
 import collections
+import json
 import os
 import shutil
 import subprocess
@@ -27,6 +28,11 @@ def programs(tmp_path_factory):
     for kind in ("shared", "static"):
         subprocess.run([NVCC / "bin/nvcc", "-cudart", kind, "-arch=sm_90", "-o", there / kind,
                         tap.ROOT / "tests/programs/kernels.cu"], check=True, timeout=120)
+    for kind, words in {"old-shared": ["-cudart", "shared"], "old-static": ["-cudart", "static"],
+                        "old-no-pie": ["-cudart", "static", "-Xcompiler", "-fno-pie", "-Xlinker", "-no-pie"]}.items():
+        subprocess.run([NVCC / "bin/nvcc", *words, "-arch=sm_90", "-o", there / kind, tap.ROOT / "tests/gpu/calls.cu"],
+                       check=True, timeout=120)
+    subprocess.run(["strip", "-o", there / "old-stripped", there / "old-shared"], check=True)
     shutil.copy(there / "static", there / "stripped")
     subprocess.run(["strip", there / "stripped"], check=True)
     return there
@@ -102,4 +108,27 @@ def test_stripped(tmp_path, programs):
     run, _ = trace(tmp_path, programs, "stripped", path=str(there))
     assert run.calls and {call["api"] for call in run.calls} == {"driver"}
     assert all("depth" not in call for call in run.calls)
+    run.assert_clean()
+
+
+@pytest.mark.parametrize("kind", ["old-shared", "old-static", "old-no-pie", "old-stripped"])
+def test_kernels_of_a_process_older_than_the_tracer(tmp_path, programs, kind):
+    """Its kernels were registered before: the symbols of its file name them. A stripped one keeps the handles."""
+    env = tap.environment({"OWN_DRY": "1", "OWN_GATE": str(tmp_path), "LD_LIBRARY_PATH": str(NVCC / "lib")})
+    process = subprocess.Popen([programs / kind, tmp_path / "counts.json"], env=env)
+    try:
+        with tap.running(["-p", process.pid, "-f", "launch"], tmp_path) as running:
+            running.wait_for(lambda text: '"type":"attach"' in text, "the library to be found")
+            (tmp_path / "go").touch()
+            running.wait_for(lambda text: text.count('"type":"call"') >= 150, "the launches")
+            (tmp_path / "end").touch()
+            run = running.finish()
+    finally:
+        process.kill()
+        process.wait()
+    expected = json.loads((tmp_path / "counts.json").read_text())["launches"]
+    assert expected == {"scale(float*, float, int)": 100, "add_grid(float*, int)": 50}
+    got = collections.Counter(call.get("kernel") for call in run.calls)
+    assert got == (expected if kind != "old-stripped" else {None: 150})
+    assert len({call["kernel_handle"] for call in run.calls}) == 2
     run.assert_clean()

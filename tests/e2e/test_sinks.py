@@ -367,7 +367,7 @@ def test_directory_that_takes_no_files(tmp_path, counts):
 def test_rotating_under_load(tmp_path, counts):
     """By size, compressed, at full rate, and by signal: every event is in one of the files."""
     log = tmp_path / "log"
-    sinks = (f"  disk: {{type: file, path: {log}, rotate: {{max_size: 1MiB, keep: 100, compress: zstd}}, "
+    sinks = (f"  disk: {{type: file, path: {log}, rotate: {{max_size: 1MiB, keep: 1000, compress: zstd}}, "
              "queue: {max_events: 1000000, max_bytes: 1GiB}}\n")
     with running(tmp_path, counts, sinks, rate(2, 40000)) as run:
         run.wait_for(lambda: (tmp_path / "log.1").exists(), "rotation")
@@ -497,7 +497,7 @@ def test_terminated_under_load(tmp_path, counts):
 def test_killed_while_compressing(tmp_path, counts):
     """kill -9, again and again: at the next start all is put in order, and old generations are compressed."""
     log = tmp_path / "log"
-    sinks = (f"  disk: {{type: file, path: {log}, rotate: {{max_size: 2MiB, keep: 100, compress: gzip}}, "
+    sinks = (f"  disk: {{type: file, path: {log}, rotate: {{max_size: 2MiB, keep: 1000, compress: gzip}}, "
              "queue: {max_events: 1000000, max_bytes: 1GiB}}\n")
     for _ in range(4):
         with running(tmp_path, counts, sinks, rate(2, 100000)) as run:

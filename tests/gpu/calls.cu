@@ -2,18 +2,13 @@
  * Makes known calls of the CUDA runtime and writes, as JSON, how many of each
  * it made and with which values, for comparison with what cudatap saw.
  *
- * usage: calls COUNTS.json
+ * usage: calls COUNTS.json, or as a shared library calls_run(COUNTS.json)
  */
 #include <cuda_runtime.h>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <string>
 
-static std::map<std::string, long> counts;
+#include "own.h"
 
-#define CALL(function, ...) (counts[#function]++, function(__VA_ARGS__))
+#define CALL(function, ...) (own_calls[#function]++, function(__VA_ARGS__))
 
 __global__ void scale(float *data, float factor, int n)
 {
@@ -33,10 +28,7 @@ __global__ void add_grid(float *data, int n)
 
 static void must(cudaError_t got, cudaError_t wanted, const char *what)
 {
-	if (got == wanted)
-		return;
-	fprintf(stderr, "calls: %s: got %d, wanted %d\n", what, got, wanted);
-	exit(1);
+	own_must(got, wanted, what);
 }
 
 static void launch(float *data, int n, cudaStream_t stream)
@@ -45,12 +37,16 @@ static void launch(float *data, int n, cudaStream_t stream)
 	void *args[] = {&data, &factor, &n};
 	void *args2[] = {&data, &n};
 
-	for (int i = 0; i < 100; i++)
+	for (int i = 0; i < 100; i++) {
+		own_launches["scale(float*, float, int)"]++;
 		must(CALL(cudaLaunchKernel, (const void *)scale, dim3(64), dim3(256), args, 1024, stream), cudaSuccess,
 		     "launch scale");
-	for (int i = 0; i < 50; i++)
+	}
+	for (int i = 0; i < 50; i++) {
+		own_launches["add_grid(float*, int)"]++;
 		must(CALL(cudaLaunchKernel, (const void *)add_grid, dim3(8, 4, 2), dim3(16, 8, 1), args2, 0, stream),
 		     cudaSuccess, "launch add_grid");
+	}
 }
 
 static void transfer(float *device, float *other, float *host, size_t bytes, cudaStream_t stream)
@@ -75,17 +71,15 @@ static void fail()
 	must(CALL(cudaGetLastError), cudaErrorInvalidDevice, "last error");
 }
 
-int main(int argc, char **argv)
+extern "C" int calls_run(const char *counts)
 {
 	const int n = 1 << 16;
 	const size_t bytes = n * sizeof(float);
-	float *host = (float *)calloc(n, sizeof(float)), *device, *other, *kept;
-	cudaStream_t stream;
-	cudaEvent_t event;
-	FILE *out;
+	float *host = (float *)calloc(n, sizeof(float)), *device = NULL, *other = NULL, *kept;
+	cudaStream_t stream = NULL;
+	cudaEvent_t event = NULL;
 
-	if (argc < 2 || !host)
-		return 2;
+	own_wait();
 	must(CALL(cudaMalloc, (void **)&device, bytes), cudaSuccess, "malloc");
 	must(CALL(cudaMalloc, (void **)&other, bytes), cudaSuccess, "malloc");
 	must(CALL(cudaMalloc, (void **)&kept, 12345), cudaSuccess, "malloc");
@@ -101,12 +95,11 @@ int main(int argc, char **argv)
 	must(CALL(cudaStreamDestroy, stream), cudaSuccess, "stream");
 	must(CALL(cudaFree, device), cudaSuccess, "free");
 	must(CALL(cudaFree, other), cudaSuccess, "free");
-	out = fopen(argv[1], "w");
-	if (!out)
-		return 1;
-	fprintf(out, "{");
-	for (auto it = counts.begin(); it != counts.end(); ++it)
-		fprintf(out, "%s\"%s\": %ld", it == counts.begin() ? "" : ", ", it->first.c_str(), it->second);
-	fprintf(out, "}\n");
-	return fclose(out) ? 1 : 0;
+	free(host);
+	return own_write(counts);
+}
+
+int main(int argc, char **argv)
+{
+	return argc < 2 ? 2 : calls_run(argv[1]);
 }

@@ -1,98 +1,47 @@
-"""Compares what a program says it called with what cudatap saw, and prints one table per program.
+"""Compares what a program says it called with what cudatap saw. Prints one row, and what differs; every
+comparison goes to NAME.checks.
 
-usage: compare.py NAME COUNTS.json EVENTS.jsonl [--static-stripped | --torch | --triton]
+usage: compare.py NAME COUNTS.json EVENTS.jsonl KIND
+	KIND: calls, stripped, torch, or launches (by kernel alone)
 Exit code 1 when something differs.
 """
 import collections
 import json
 import sys
 
-name, counts_path, events_path = sys.argv[1:4]
-kind = sys.argv[4] if len(sys.argv) > 4 else ""
+import seen
+
+name, counts_path, events_path, kind = sys.argv[1:5]
 counts = json.load(open(counts_path))
-events = [json.loads(line) for line in open(events_path)]
-calls = [e for e in events if e["type"] == "call"]
+events = seen.read(events_path)
+calls = seen.calls(events)
+launches = [c for c in calls if seen.is_launch(c)]
 stop = [e for e in events if e["type"] == "stop"][-1]["calls"]
-bad = []
+checks, bad = [], []
 
 
 def check(what, got, wanted):
-    print(f"  {'ok ' if got == wanted else 'BAD'} {what}: {got}" + ("" if got == wanted else f", wanted {wanted}"))
+    line = f"{'ok ' if got == wanted else 'BAD'} {what}: {got}" + ("" if got == wanted else f", wanted {wanted}")
+    checks.append(line)
     if got != wanted:
-        bad.append(what)
+        bad.append(line)
 
 
 def some(**keys):
     return [c for c in calls if all(c.get(k) == v for k, v in keys.items())]
 
 
-def base(kernel):
-    """at::native::fill of void at::native::fill<float>(int)"""
-    return kernel.replace("(anonymous namespace)", "anonymous").removeprefix("void ").split("<")[0].split("(")[0].strip()
+def check_names():
+    check("launches by kernel", dict(sorted(seen.by_kernel(launches).items())), dict(sorted(counts["launches"].items())))
 
 
-def merged(kernels):
-    sums = collections.Counter()
-    for kernel, n in kernels.items():
-        if "#" in kernel:  # the profiler's own marks
-            continue
-        sums[base(kernel)] += n
-    return sums
-
-
-print(f"{name}: {len(calls)} lines, {len({c['func'] for c in calls})} functions")
-seen = collections.Counter(c["func"] for c in calls if "depth" not in c or c["depth"] == 0)
-if kind == "--triton":
-    check("launches by its name", len(some(kernel="add_one")), 37)
-    check("launches of the kernel", len([c for c in calls if c["func"].startswith("cuLaunchKernel") and
-                                         c.get("grid") == [4, 1, 1]]), 37)
-elif kind == "--static-stripped":
-    launches = some(family="launch", api="driver")
-    check("driver launches", len(launches), counts["cudaLaunchKernel"])
-    check("by name", sorted(collections.Counter(c.get("kernel") for c in launches).items()),
-          [("add_grid(float*, int)", 50), ("scale(float*, float, int)", 100)])
-    check("grid 64,1,1 block 256,1,1", len([c for c in launches if c.get("grid") == [64, 1, 1] and
-                                            c.get("block") == [256, 1, 1]]), 100)
-    check("grid 8,4,2 block 16,8,1", len([c for c in launches if c.get("grid") == [8, 4, 2] and
-                                          c.get("block") == [16, 8, 1]]), 50)
-    check("failed allocations", {(c["ret"], c["error"], c["error_message"]) for c in calls
-                                 if c["family"] == "memory" and c["status"] == "error"},
-          {(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")})
-elif kind == "--torch":
-    # Libraries such as cuBLAS bring a stripped runtime of their own, whose calls show as the driver's. CUPTI sees
-    # them as runtime calls, so what adds up is the work: launches, copies, memsets, in the marked part.
-    marks = [e["seq"] for e in calls if e["func"] == "cudaMemGetInfo"]
-    check("marks", len(marks) >= 2, True)
-    part = [c for c in calls if marks[0] < c["seq"] < marks[-1]]
-
-    def work(name):
-        name = name.removeprefix("cuda").removeprefix("cu")
-        return next((w for w in ("LaunchKernel", "Memcpy", "Memset", "StreamSynchronize") if name.startswith(w)), None)
-
-    wanted, got = collections.Counter(), collections.Counter()
-    for func, n in counts["calls"].items():
-        wanted[work(func)] += n
-    for c in part:
-        got[work(c["func"])] += 1
-    for what in sorted(w for w in wanted if w):
-        check(what, got[what], wanted[what])
-    print("  CUPTI:", dict(sorted(counts["calls"].items())))
-    print("  lines:", dict(collections.Counter(c["func"] for c in part if work(c["func"]))))
-    launches = [c for c in part if work(c["func"]) == "LaunchKernel"]
-    check("launches without a kernel's name", len([c for c in launches if "kernel" not in c]), 0)
-    # two demanglers write template arguments differently: the names in front of them are compared
-    check("launches by kernel", dict(sorted(collections.Counter(base(c.get("kernel", "?")) for c in launches).items())),
-          dict(sorted(merged(counts["kernels"]).items())))
-    check("failed allocation", {(c["ret"], c["error"], c["error_message"], c.get("bytes")) for c in calls
-                                if c["func"] == "cudaMalloc" and c["status"] == "error"},
-          {(2, "cudaErrorMemoryAllocation", "out of memory", 1 << 50)})
-else:
-    for func, n in sorted(counts.items()):
-        check(func, seen.get(func, 0), n)
+def check_calls():
+    counted = collections.Counter(c["func"] for c in calls if not c.get("depth"))
     n, size = 1 << 16, 4 << 16
-    check("launches by name", sorted(collections.Counter(c.get("kernel") for c in some(func="cudaLaunchKernel")).items()),
-          [("add_grid(float*, int)", 50), ("scale(float*, float, int)", 100)])
-    check("scale: grid, block, shared", len(some(func="cudaLaunchKernel", grid=[64, 1, 1], block=[256, 1, 1],
+    for func, times in sorted(counts["calls"].items()):
+        check(func, counted.get(func, 0), times)
+    check_names()
+    check("scale: grid, block, shared", len(some(func="cudaLaunchKernel", grid=[n >> 10, 1, 1], block=[256, 1, 1],
                                                  shared_bytes=1024)), 100)
     check("add_grid: grid, block, shared", len(some(func="cudaLaunchKernel", grid=[8, 4, 2], block=[16, 8, 1],
                                                     shared_bytes=0)), 50)
@@ -104,13 +53,63 @@ else:
           [(2, "cudaErrorMemoryAllocation", "out of memory", 1 << 48)])
     check("bad device", [(c["ret"], c["error"], c["device"]) for c in some(func="cudaSetDevice")],
           [(101, "cudaErrorInvalidDevice", 99)])
-    handles = {c["args"]["stream"] for c in some(func="cudaLaunchKernel")}
-    check("streams of launches", len(handles), 1)
+    check("streams of launches", len({c["args"]["stream"] for c in some(func="cudaLaunchKernel")}), 1)
     allocated = [c["ptr"] for c in some(func="cudaMalloc", status="ok")]
     freed = [c["ptr"] for c in some(func="cudaFree")]
     check("allocated and freed pointers agree", allocated[:2], freed)
+
+
+def check_stripped():
+    check("launches are the driver's", {c["api"] for c in launches}, {"driver"})
+    check_names()
+    check("grid 64,1,1 block 256,1,1", len([c for c in launches if c["grid"] == [64, 1, 1] and
+                                            c["block"] == [256, 1, 1]]), 100)
+    check("grid 8,4,2 block 16,8,1", len([c for c in launches if c["grid"] == [8, 4, 2] and
+                                          c["block"] == [16, 8, 1]]), 50)
+    check("failed allocations", {(c["ret"], c["error"], c["error_message"]) for c in calls
+                                 if c["family"] == "memory" and c["status"] == "error"},
+          {(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")})
+
+
+def check_torch():
+    # Libraries such as cuBLAS bring a stripped runtime of their own, whose calls show as the driver's. CUPTI sees
+    # them as runtime calls, so what adds up is the work: launches, copies, memsets, in the marked part.
+    part = seen.marked(calls)
+    wanted = collections.Counter()
+    for func, n in counts["calls"].items():
+        wanted[seen.work(func)] += n
+    got = collections.Counter(seen.work(c["func"]) for c in part)
+    for what in seen.WORK:
+        check(what, got[what], wanted[what])
+    marked = [c for c in part if seen.is_launch(c)]
+    check("launches without a kernel's name", len([c for c in marked if "kernel" not in c]), 0)
+    check("launches by kernel", dict(sorted(seen.by_base(seen.by_kernel(marked)).items())),
+          dict(sorted(seen.by_base(counts["kernels"]).items())))
+    check("failed allocation", {(c["ret"], c["error"], c["error_message"], c.get("bytes")) for c in calls
+                                if c["func"] == "cudaMalloc" and c["status"] == "error"},
+          {(2, "cudaErrorMemoryAllocation", "out of memory", 1 << 50)})
+
+
+def check_launches():
+    named = [c for c in launches if c.get("kernel") in counts["launches"]]
+    check("launches without a kernel's name", len([c for c in launches if "kernel" not in c]), 0)
+    check("launches by kernel", dict(sorted(seen.by_kernel(named).items())), dict(sorted(counts["launches"].items())))
+    for func, times in sorted(counts.get("calls", {}).items()):
+        check(func, len(some(func=func)), times)
+    nodes = [c for c in calls if "KernelNode" in c["func"] and "Params" in c["func"] and c["api"] == "runtime"]
+    check("graph nodes without a kernel's name", len([c for c in nodes if "kernel" not in c]), 0)
+
+
+{"calls": check_calls, "stripped": check_stripped, "torch": check_torch, "launches": check_launches}[kind]()
 check("unpaired", stop["unpaired"], 0)
-check("lost", sum(stop["lost"].values()), 0)
+check("lost", {cause: n for cause, n in stop["lost"].items() if n}, {})
+check("names lost", stop["names_lost"], 0)
 check("entries = emitted + nested + muted + unfinished",
       stop["entries"], stop["emitted"] + stop["nested"] + stop["muted"] + stop["unfinished"])
+with open(f"{name}.checks", "w", encoding="utf-8") as out:
+    print(*checks, sep="\n", file=out)
+print(f"  {name:12} {len(calls):7} lines {len(launches):6} launches {len(seen.by_kernel(launches)):4} kernels "
+      f"{len(checks) - len(bad):3} comparisons held {len(bad):3} not")
+for line in bad:
+    print("    " + line[:600])
 sys.exit(1 if bad else 0)

@@ -3,6 +3,7 @@
 usage: kernel_triton.py COUNTS.json
 """
 import json
+import os
 import sys
 
 import torch
@@ -22,4 +23,4 @@ for _ in range(37):
     add_one[(4,)](x, 1000, BLOCK=256)
 torch.cuda.synchronize()
 assert x.sum().item() == 37000
-json.dump({"grid [4,1,1]": 37}, open(sys.argv[1], "w"))
+json.dump({"pid": os.getpid(), "launches": {"add_one": 37}}, open(sys.argv[1], "w"))

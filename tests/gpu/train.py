@@ -4,6 +4,7 @@ usage: train.py COUNTS.json [STEPS]
 """
 import collections
 import json
+import os
 import sys
 
 import torch
@@ -45,4 +46,4 @@ except RuntimeError as error:
     print("train: as wanted:", str(error).splitlines()[0], file=sys.stderr)
 kernels = collections.Counter(e.name for e in prof.events() if str(e.device_type).endswith("CUDA") and
                               not e.name.startswith(("Memcpy", "Memset")))
-json.dump({"calls": counts, "kernels": kernels}, open(sys.argv[1], "w"))
+json.dump({"pid": os.getpid(), "calls": counts, "kernels": kernels}, open(sys.argv[1], "w"))

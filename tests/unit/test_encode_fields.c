@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "../../streamer/encode/fields.h"
+#include "../../streamer/enrich/processes.h"
 #include "encode_record.h"
 #include "encode_reference.h"
 
@@ -66,6 +67,99 @@ static void expect(json_t *event, const char *expected)
 
 	assert_string_equal(text, expected);
 	free(text);
+	json_decref(event);
+}
+
+/* ---- environ ---- */
+
+static struct environs *make_environs(void)
+{
+	struct environs *environs = environs_new(3);
+
+	process_text_set(&environs->value[0], "3", 1, 100);
+	process_text_set(&environs->value[2], "a\"\xff", 3, 100);
+	return environs;
+}
+
+/* The call's object that has variables in it, by format. */
+static json_t *encode_environ(const struct encoder_options *options)
+{
+	struct process process = {.environs = make_environs()};
+	struct thread thread = {
+		.pid = 4242, .tid = 4243, .start_ns = 1, .comm = "python3", .process = &process};
+	struct encoder *encoder = encoder_new(options);
+	static char out[ENCODE_MAX_LINE];
+	struct record record;
+	struct line_meta meta;
+	struct call call;
+	json_t *event;
+
+	assert_non_null(encoder);
+	malloc_record(&record);
+	assert_int_equal(decode_call(plans, record_call(&record), record.size, &call), 0);
+	event = reference_parse(out, encode_call(encoder, &call, &thread, 1041, TS, out, &meta));
+	assert_non_null(event);
+	free_prefixes(&thread);
+	encoder_free(encoder);
+	environs_free(process.environs);
+	return event;
+}
+
+static void expect_member(json_t *event, const char *key, const char *expected)
+{
+	json_t *member = json_object_get(event, key);
+
+	if (expected)
+		expect(json_incref(member), expected);
+	else
+		assert_null(member);
+	json_decref(event);
+}
+
+static void test_environ(void **state)
+{
+	static const char *const names[] = {"RANK", "UNSET", "JOB"};
+	static const struct encode_static statics[] = {{"JOB", "mine"}, {"a.b", "c"}};
+	struct encoder_options options = plain;
+
+	options.env = names;
+	options.nenv = 3;
+	expect_member(encode_environ(&options), "environ", "{\"RANK\":\"3\",\"JOB\":\"a\\\"\xef\xbf\xbd\"}");
+	options.format = "ecs";
+	expect_member(encode_environ(&options), "labels", "{\"RANK\":\"3\",\"JOB\":\"a\\\"\xef\xbf\xbd\"}");
+	/* a label is there once */
+	options.statics = statics;
+	options.nstatics = 2;
+	expect_member(encode_environ(&options), "labels", "{\"JOB\":\"mine\",\"a_b\":\"c\",\"RANK\":\"3\"}");
+	options.without = FIELD_BIT(FIELD_ENVIRON);
+	expect_member(encode_environ(&options), "labels", "{\"JOB\":\"mine\",\"a_b\":\"c\"}");
+	options.nstatics = 0;
+	expect_member(encode_environ(&options), "labels", NULL);
+	options.format = "json";
+	expect_member(encode_environ(&options), "environ", NULL);
+	options.without = 0;
+	options.nenv = 2;
+	expect_member(encode_environ(&options), "environ", "{\"RANK\":\"3\"}");
+}
+
+static void test_environ_otlp(void **state)
+{
+	static const char *const names[] = {"RANK", "UNSET", "JOB"};
+	struct encoder_options options = plain;
+	json_t *event, *resource, *last;
+
+	options.format = "otlp";
+	options.env = names;
+	options.nenv = 3;
+	event = encode_environ(&options);
+	resource = json_object_get(json_array_get(json_object_get(event, "resourceSpans"), 0), "resource");
+	resource = json_object_get(resource, "attributes");
+	last = json_array_get(resource, json_array_size(resource) - 1);
+	expect(json_incref(last), "{\"key\":\"process.environment_variable.JOB\",\"value\":{\"stringValue\":"
+				  "\"a\\\"\xef\xbf\xbd\"}}");
+	last = json_array_get(resource, json_array_size(resource) - 2);
+	expect(json_incref(last),
+	       "{\"key\":\"process.environment_variable.RANK\",\"value\":{\"stringValue\":\"3\"}}");
 	json_decref(event);
 }
 
@@ -538,10 +632,39 @@ static void fill(struct record *r, unsigned row, uint64_t ret)
 	}
 }
 
-static size_t line_length(struct encoder *encoder, struct call *call, char *line)
+/* All that can be known of a process, each as long as it gets. */
+static void fill_process(struct process *process)
 {
-	struct thread thread = {
-		.pid = UINT32_MAX, .tid = UINT32_MAX, .ns_pid = UINT32_MAX, .uid = UINT32_MAX, .start_ns = 1};
+	static char bytes[PROCESS_MAX_CMDLINE];
+
+	memset(bytes, 0x01, sizeof(bytes));
+	process_text_set(&process->exe, bytes, sizeof(bytes), PROCESS_MAX_EXE);
+	process_text_set(&process->cmdline, bytes, sizeof(bytes), PROCESS_MAX_CMDLINE);
+	process_text_set(&process->cgroup, bytes, sizeof(bytes), PROCESS_MAX_CGROUP);
+	memset(process->container_id, 'a', PROCESS_CONTAINER_ID);
+	memset(process->pod_uid, 'b', PROCESS_POD_UID);
+	process->environs = environs_new(ENVIRONS_MAX_NAMES);
+	for (size_t i = 0; i < ENVIRONS_MAX_NAMES; i++)
+		process_text_set(&process->environs->value[i], bytes, sizeof(bytes),
+				 ENVIRONS_MAX / ENVIRONS_MAX_NAMES);
+}
+
+static void empty_process(struct process *process)
+{
+	free(process->exe.data);
+	free(process->cmdline.data);
+	free(process->cgroup.data);
+	environs_free(process->environs);
+}
+
+static size_t line_length(struct encoder *encoder, struct call *call, char *line, struct process *process)
+{
+	struct thread thread = {.pid = UINT32_MAX,
+				.tid = UINT32_MAX,
+				.ns_pid = UINT32_MAX,
+				.uid = UINT32_MAX,
+				.start_ns = 1,
+				.process = process};
 	static char kernel[DECODE_MAX_KERNEL];
 	struct line_meta meta;
 	json_t *event;
@@ -565,7 +688,15 @@ static void test_longest_line(void **state)
 {
 	/* exactly as much memory as promised, for the sanitizer to watch */
 	char *line = malloc(ENCODE_MAX_LINE), *value = malloc(ENCODE_MAX_LINE + 1);
+	const char *names[ENVIRONS_MAX_NAMES];
+	struct process process = {0};
+	char name[ENVIRONS_MAX_NAMES][65] = {0};
 
+	for (int i = 0; i < ENVIRONS_MAX_NAMES; i++) {
+		memset(name[i], 'A' + i, 64);
+		names[i] = name[i];
+	}
+	fill_process(&process);
 	for (int format = 0; encode_format_names[format]; format++) {
 		struct encoder_options options = plain;
 		struct encoder *encoder;
@@ -573,6 +704,8 @@ static void test_longest_line(void **state)
 
 		options.format = encode_format_names[format];
 		options.nested = true;
+		options.env = names;
+		options.nenv = ENVIRONS_MAX_NAMES;
 		encoder = tightest(options, value);
 		for (unsigned row = 0; row < table_nrows; row++) {
 			for (uint64_t ret = 0; ret <= 35; ret += 35) {
@@ -584,7 +717,7 @@ static void test_longest_line(void **state)
 				record_call(&record)->parent_cookie = row;
 				assert_int_equal(decode_call(plans, record_call(&record), record.size, &call),
 						 0);
-				len = line_length(encoder, &call, line);
+				len = line_length(encoder, &call, line, &process);
 				longest = len > longest ? len : longest;
 			}
 		}
@@ -593,6 +726,7 @@ static void test_longest_line(void **state)
 		assert_true(longest > ENCODE_MAX_LINE / 2);
 		encoder_free(encoder);
 	}
+	empty_process(&process);
 	free(line);
 	free(value);
 }
@@ -600,6 +734,7 @@ static void test_longest_line(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_environ),      cmocka_unit_test(test_environ_otlp),
 		cmocka_unit_test(test_only),         cmocka_unit_test(test_drop_each),
 		cmocka_unit_test(test_rename),       cmocka_unit_test(test_redact),
 		cmocka_unit_test(test_refused),      cmocka_unit_test(test_ids),

@@ -381,6 +381,73 @@ static int setup(void **state)
 	return plans ? 0 : -1;
 }
 
+/* Knows what is called "guessed", and counts how often it is asked. */
+static int guess(void *ctx, uint32_t tgid, uint64_t handle, char *name)
+{
+	(*(unsigned *)ctx)++;
+	if (tgid != TGID || handle < 0x5000 || handle >= 0x6000)
+		return -1;
+	return sprintf(name, "_Z7guessedv");
+}
+
+static void assert_guess(struct kernels *k, uint32_t tgid, uint64_t handle, const char *wanted)
+{
+	uint32_t len = 0;
+	const char *name = kernels_guess(k, tgid, handle, &len);
+
+	assert_int_equal(name ? len : 0, wanted ? strlen(wanted) : 0);
+	if (wanted)
+		assert_memory_equal(name, wanted, len);
+}
+
+static void what_is_not_known_is_guessed_once(void **state)
+{
+	struct kernels *k = make(KERNELS_DEMANGLED);
+	struct kernels_size size;
+	unsigned asked = 0;
+
+	assert_guess(k, TGID, 0x5000, NULL); /* nobody to ask */
+	kernels_guess_by(k, guess, &asked);
+	for (int i = 0; i < 3; i++) {
+		assert_guess(k, TGID, 0x5000, "guessed()");
+		assert_name(k, TGID, 0x5000, "guessed()");
+		assert_guess(k, TGID, 0x4000, NULL);
+		assert_name(k, TGID, 0x4000, NULL);
+		assert_guess(k, TGID + 1, 0x5000, NULL);
+	}
+	assert_int_equal(asked, 3);
+	/* what is learned counts more than a guess, and than that there was none */
+	register_function(k, TGID, 10, 0xa, 0x4000, "_Z4workv");
+	register_function(k, TGID, 11, 0xa, 0x5000, "_Z4restv");
+	kernels_settle(k, UINT64_MAX);
+	assert_name(k, TGID, 0x4000, "work()");
+	assert_guess(k, TGID, 0x5000, "rest()");
+	assert_int_equal(asked, 3);
+	kernels_forget(k, TGID);
+	kernels_forget(k, TGID + 1);
+	kernels_size(k, &size);
+	assert_int_equal(size.processes + size.handles + size.names, 0);
+	assert_guess(k, TGID, 0x4000, NULL); /* another process of that number */
+	assert_int_equal(asked, 4);
+	kernels_free(k);
+}
+
+static void an_alias_of_what_is_not_known_is_guessed(void **state)
+{
+	struct kernels *k = make(KERNELS_MANGLED);
+	uint64_t words[2] = {0x1000, 0x5010}, handle = 0xbeef0;
+	unsigned asked = 0;
+	struct maker m;
+
+	kernels_guess_by(k, guess, &asked);
+	begin(&m, TABLE_RUNTIME, "__cudaGetKernel", TGID, 5, words);
+	slot(&m, &handle, 8);
+	queue(k, &m);
+	kernels_settle(k, UINT64_MAX);
+	assert_name(k, TGID, handle, "_Z7guessedv");
+	kernels_free(k);
+}
+
 static int teardown(void **state)
 {
 	free(plans);
@@ -401,6 +468,8 @@ int main(void)
 		cmocka_unit_test(long_and_strange_names_stay_in_bounds),
 		cmocka_unit_test(many_kernels),
 		cmocka_unit_test(random_against_an_array),
+		cmocka_unit_test(what_is_not_known_is_guessed_once),
+		cmocka_unit_test(an_alias_of_what_is_not_known_is_guessed),
 	};
 
 	return cmocka_run_group_tests_name("kernels", tests, setup, teardown);

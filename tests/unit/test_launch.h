@@ -113,6 +113,8 @@ struct rig_tracer {
 	char *file[RIG_MAX_FILES]; /* paths, in the order they were shown */
 	unsigned nfiles;
 	int delay_ms; /* the callback is slow */
+	int steps;    /* but gets on: so often it is that slow, with progress in between */
+	struct launch *launch;
 	bool probing;
 };
 
@@ -183,6 +185,10 @@ __attribute__((unused)) static void rig_show(void *ctx, pid_t pid, int fd, const
 		t->file[t->nfiles++] = strdup(path);
 	if (t->delay_ms)
 		nanosleep(&delay, NULL);
+	for (int i = 1; i < t->steps; i++) {
+		launch_progress(t->launch);
+		nanosleep(&delay, NULL);
+	}
 	if (t->probing)
 		rig_probe(t, fd);
 }
@@ -259,6 +265,7 @@ __attribute__((unused)) static int rig_run(struct rig_run *run, char *const *arg
 		return result;
 	}
 	run->held = launch_held(launch) == NULL;
+	run->tracer.launch = launch;
 	result = launch_go(launch);
 	if (!result)
 		result = rig_serve(launch, &run->tracer, true);

@@ -269,6 +269,19 @@ static void test_slow_callback(void **state)
 	rig_calls(&run.tracer);
 }
 
+/* nor with one that takes longer than its patience but gets on */
+static void test_slow_but_getting_on(void **state)
+{
+	struct rig_run run = {.options = {.hold = true, .patience_ms = 400},
+			      .tracer = {.delay_ms = 20, .steps = 50, .probing = true}};
+	char *argv[] = {RIG("do"), "dlopen", RIG("mark.so"), "5", NULL};
+
+	assert_int_equal(rig_run(&run, argv), 0);
+	assert_true(rig_was_shown(&run.tracer, "mark.so"));
+	assert_int_equal(run.counts.overdue, 0);
+	assert_int_equal(rig_calls(&run.tracer), 10); /* half of them from its constructor */
+}
+
 static void test_killed_while_held(void **state)
 {
 	struct rig_run run = {.options.hold = true, .tracer.delay_ms = 200};
@@ -331,6 +344,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_killed_while_holding), cmocka_unit_test(test_killed_at_any_moment),
 		cmocka_unit_test(test_descendants_outlive),  cmocka_unit_test(test_watchdog_keeps_nothing),
 		cmocka_unit_test(test_hung_tracer),          cmocka_unit_test(test_slow_callback),
+		cmocka_unit_test(test_hung_tracer),          cmocka_unit_test(test_slow_but_getting_on),
 		cmocka_unit_test(test_killed_while_held),    cmocka_unit_test(test_pid_one),
 		cmocka_unit_test(test_text_of_maps),
 	};

@@ -1,0 +1,253 @@
+/*
+ * Which processes are traced: by command name, user, executable, cgroup and
+ * container. Decided once per thread, at its first call and again after a
+ * new name or an exec, before anything is recorded.
+ *
+ * Patterns are names from the leaf towards the root, as identity.h gathers
+ * them, so that what a path ends in is what its text begins with.
+ */
+#ifndef CUDATAP_SELECTION_H
+#define CUDATAP_SELECTION_H
+
+/* Set before load: what is not selected by is not even verified. */
+volatile const u32 select_by SEC(".rodata.select");
+
+struct select_key {
+	char text[REC_SELECT_TEXT];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, REC_SELECT_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct select_key);
+	__type(value, u32); /* REC_MATCH_* */
+} select_exes SEC(".maps"), select_cgroups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, REC_SELECT_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, char[REC_COMM_LEN]);
+	__type(value, u32); /* REC_MATCH_* */
+} select_comms SEC(".maps"), select_containers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, REC_SELECT_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u32);
+} select_uids SEC(".maps");
+
+/* What was decided. Threads that are not selected have nothing else. */
+struct verdict {
+	u32 gen; /* 0: nothing */
+	u32 selected;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct verdict);
+} verdicts SEC(".maps");
+
+/* Where names are gathered to be looked up; there only meanwhile, and zero at first. */
+struct gathered {
+	struct identity id;
+	struct select_key beyond; /* zero: a key may begin anywhere in the text */
+	struct select_key name;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct gathered);
+} gatherings SEC(".maps");
+
+struct selecting {
+	struct climb c;
+	struct gathered *g;
+	u32 at, found;
+};
+
+static __always_inline struct gathered *gather(void)
+{
+	return bpf_task_storage_get(&gatherings, bpf_get_current_task_btf(), NULL,
+				    BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* The next gathering begins with zeros again. */
+static __always_inline void gathered(void)
+{
+	bpf_task_storage_delete(&gatherings, bpf_get_current_task_btf());
+}
+
+/* The path so far ends as a pattern does, or is one as a whole. */
+static long match_exe(u32 i, struct selecting *s)
+{
+	long end = climb_path(i, &s->c);
+	u32 *match = bpf_map_lookup_elem(&select_exes, s->g->id.text);
+
+	if (match && (*match & REC_MATCH_NAME || (*match & REC_MATCH_WHOLE && s->c.whole))) {
+		s->found = 1;
+		return 1;
+	}
+	return end;
+}
+
+static __always_inline bool selected_by_exe(void)
+{
+	struct selecting s = {};
+
+	s.g = gather();
+	if (!s.g)
+		return false;
+	s.c.id = &s.g->id;
+	if (climb_exe_begin(&s.c))
+		CLIMB(match_exe, &s);
+	gathered();
+	return s.found;
+}
+
+/* The last 64 characters of a name without ".scope", alone or behind a runtime's name. */
+__noinline int match_container(struct select_key *key_of_name, u32 len)
+{
+	char key[REC_COMM_LEN] = {}, *name;
+	u32 start;
+
+	if (!(select_by & REC_SELECT_CONTAINERS) || !key_of_name)
+		return 0;
+	name = key_of_name->text;
+	if (len > 6 && name[(len - 6) & 255] == '.')
+		len -= 6;
+	if (len < 64)
+		return 0;
+	start = (len - 64) & 255;
+	if (start && name[(start - 1) & 255] != '-' && name[(start - 1) & 255] != ':')
+		return 0;
+	if (start > REC_SELECT_TEXT - REC_SELECT_ID)
+		return 0;
+	__builtin_memcpy(key, name + start, REC_SELECT_ID);
+	return bpf_map_lookup_elem(&select_containers, key) != NULL;
+}
+
+/* One name of the chain, as such and with those around it. */
+static long match_cgroup(u32 i, struct selecting *s)
+{
+	u32 at = s->at, *match;
+	long n;
+
+	if (at >= s->c.len || at >= REC_MAX_TEXT)
+		return 1;
+	__builtin_memset(&s->g->name, 0, sizeof(s->g->name));
+	n = bpf_probe_read_kernel_str(s->g->name.text, sizeof(s->g->name.text), s->g->id.text + at);
+	if (n <= 0 || n > REC_SELECT_TEXT)
+		return 1;
+	if (select_by & REC_SELECT_CGROUPS) {
+		match = bpf_map_lookup_elem(&select_cgroups, s->g->id.text + at);
+		if (match && *match & REC_MATCH_WHOLE && s->c.whole)
+			s->found |= REC_SELECT_CGROUPS;
+		match = bpf_map_lookup_elem(&select_cgroups, &s->g->name);
+		if (match && *match & REC_MATCH_NAME)
+			s->found |= REC_SELECT_CGROUPS;
+	}
+	if (select_by & REC_SELECT_CONTAINERS && match_container(&s->g->name, n - 1))
+		s->found |= REC_SELECT_CONTAINERS;
+	s->at = at + n;
+	return 0;
+}
+
+/* By which of REC_SELECT_CGROUPS and REC_SELECT_CONTAINERS it is selected. */
+__noinline int match_chain(u64 address)
+{
+	struct cgroup *cgroup = (void *)address;
+	struct selecting s = {};
+
+	s.g = cgroup && select_by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) ? gather() : NULL;
+	if (!s.g)
+		return 0;
+	s.c.id = &s.g->id;
+	identity_cgroup(&s.c, cgroup);
+	CLIMB(match_cgroup, &s);
+	gathered();
+	return s.found;
+}
+
+static __always_inline bool selected_by_cgroup(void)
+{
+	u32 wanted = select_by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS);
+	u32 found = match_chain((u64)cgroup_of_current()) | match_chain((u64)cgroup1_of_current());
+
+	return (found & wanted) == wanted;
+}
+
+static __always_inline bool selected_by_comm(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	char comm[REC_COMM_LEN] = {}, key[REC_COMM_LEN] = {};
+	u32 *match, i;
+
+	BPF_CORE_READ_STR_INTO(&comm, task, group_leader, comm);
+	/* nothing behind the name */
+	for (i = 0; i < REC_COMM_LEN; i++) {
+		match = bpf_map_lookup_elem(&select_comms, key);
+		if (match && *match & REC_MATCH_PREFIX)
+			return true;
+		if (!comm[i])
+			break;
+		key[i] = comm[i];
+	}
+	match = bpf_map_lookup_elem(&select_comms, key);
+	return match && *match & REC_MATCH_WHOLE;
+}
+
+static __always_inline bool selected_by_uid(void)
+{
+	u32 uid = bpf_get_current_uid_gid();
+
+	return bpf_map_lookup_elem(&select_uids, &uid) != NULL;
+}
+
+/* Every way in which processes are selected must agree. */
+__noinline int decide(void)
+{
+	if (select_by & REC_SELECT_UIDS && !selected_by_uid())
+		return 0;
+	if (select_by & REC_SELECT_COMMS && !selected_by_comm())
+		return 0;
+	if (select_by & REC_SELECT_EXE && !selected_by_exe())
+		return 0;
+	if (select_by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) && !selected_by_cgroup())
+		return 0;
+	return 1;
+}
+
+/* Of the current thread: what was decided before, else decided now. */
+static __always_inline bool is_chosen(struct task_struct *task)
+{
+	struct verdict *verdict;
+
+	if (!select_by)
+		return true;
+	verdict = bpf_task_storage_get(&verdicts, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!verdict)
+		return decide();
+	if (!verdict->gen) {
+		verdict->selected = decide();
+		verdict->gen = 1;
+	}
+	return verdict->selected;
+}
+
+static __always_inline void choose_anew(struct task_struct *task)
+{
+	struct verdict *verdict = select_by ? bpf_task_storage_get(&verdicts, task, NULL, 0) : NULL;
+
+	if (verdict)
+		verdict->gen = 0;
+}
+
+#endif

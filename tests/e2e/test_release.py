@@ -1,0 +1,168 @@
+"""Files that no process maps any more lose their probes, and nothing else does."""
+
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+import tap
+from test_hosts import overlay
+
+ENV = {"FAKE_CUDA_NESTED": "0"}
+LIBRARY = tap.FAKE / "libcudart.so.13"
+
+# Loads a library, makes a call per line it reads and says so, ends with its input.
+CALLER = """
+import ctypes, sys
+cuda = ctypes.CDLL(sys.argv[1])
+print("loaded", flush=True)
+for line in sys.stdin:
+    cuda.cudaMemset(None, 0, ctypes.c_size_t(int(line)))
+    print("called", flush=True)
+"""
+
+# Loads a library again and again, with pauses about as long as it takes until an unmapped one is let go.
+AGAIN = """
+import ctypes, random, sys, time
+random.seed(sys.argv[2])
+libc = ctypes.CDLL(None)
+libc.dlclose.argtypes = [ctypes.c_void_p]
+calls, end = 0, time.monotonic() + 11
+while time.monotonic() < end:
+    cuda = ctypes.CDLL(sys.argv[1])
+    cuda.cudaMemset(None, 0, ctypes.c_size_t(1))
+    calls += 1
+    libc.dlclose(cuda._handle)
+    time.sleep(random.choice([.01, .3, 3, 3.1, 3.2]))
+print(calls)
+"""
+
+
+def few(tmp_path):
+    return ["-c", tap.config(tmp_path, "families: []\ninclude: [cudaMemset]\n")]
+
+
+class Caller:
+    def __init__(self, library):
+        self.process = subprocess.Popen([sys.executable, "-c", CALLER, library], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env=tap.environment(ENV))
+        assert self.process.stdout.readline() == "loaded\n"
+
+    def call(self, size):
+        print(size, file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == "called\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def links(pid):
+    """Descriptors of BPF links, each of which holds probes."""
+    found = 0
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found += "bpf_link" in os.readlink(fd) or "bpf-link" in os.readlink(fd)
+    return found
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + tap.TIMEOUT
+    while not condition():
+        assert time.monotonic() < end, f"waited for {what}"
+        time.sleep(0.05)
+
+
+def wait_detached(running, n=1):
+    running.wait_for(lambda text: text.count('"reason":"unmapped"') >= n, f"{n} files let go")
+
+
+def told(text, kind, path):
+    """How many events of a kind there are about a file."""
+    return len([line for line in text.splitlines() if f'"type":"{kind}"' in line and f'"path":"{path}"' in line])
+
+
+def sizes(run):
+    return [call["bytes"] for call in run.calls]
+
+
+def test_two_hundred_copies(tmp_path):
+    """Copies come and go by the hundred, and leave nothing; one that is still there keeps its probes."""
+    with tap.running([*few(tmp_path), "--", "sh", "-c", 'exec "$@" <"$0"', tmp_path / "input",
+                      tap.program("copies"), LIBRARY, tmp_path, "200"], tmp_path, env=ENV) as running:
+        pass_in = os.open(tmp_path / "input", os.O_WRONLY) if os.mkfifo(tmp_path / "input") is None else -1
+        running.wait_for(lambda text: text.count('"type":"call"') >= 200, "a call into each copy", 60)
+        before = links(running.pid)
+        wait_detached(running, 199)
+        wait_for(lambda: links(running.pid) <= before - 199, "the links to be closed")
+        os.write(pass_in, b"1\n2\n")
+        os.close(pass_in)
+        run = running.finish()
+    assert sizes(run) == [*range(1, 201), 1000001, 1000002]
+    assert len(run.attached) == 200
+    assert {event["reason"] for event in run.of("detach")} == {"unmapped"}
+    assert len({event["attach_id"] for event in run.of("detach")}) == 199
+    run.assert_clean()
+
+
+def test_the_whole_host(tmp_path):
+    """A copy that was let go is found again; a library of the linker's search path keeps its probes."""
+    copy, cached = tmp_path / "copy.so", tmp_path / "cached"
+    cached.mkdir()
+    for path in (copy, cached / LIBRARY.name):
+        shutil.copy(LIBRARY, path)
+    with tap.running(few(tmp_path), tmp_path, env={"LD_LIBRARY_PATH": str(cached)}) as running:
+        running.wait_attached(str(cached))
+        for round_number in (1, 2):
+            with Caller(copy) as caller, Caller(cached / LIBRARY.name) as other:
+                running.wait_for(lambda text, n=round_number: told(text, "attach", copy) == n, "the copy's probes")
+                caller.call(round_number)
+                other.call(10 + round_number)
+            if round_number == 1:
+                running.wait_for(lambda text: told(text, "detach", copy) == 1, "the copy to be let go")
+        run = running.end()
+    mine = [event for event in run.of("detach") if str(tmp_path) in event["path"]]
+    assert [event["path"] for event in mine] == [str(copy)]
+    assert [size for size in sizes(run) if size < 100] == [1, 11, 2, 12]
+
+
+def test_another_name_of_the_same_file(tmp_path):
+    """Probes that one name of a file has serve the other one too: they stay while either is mapped."""
+    with overlay(tmp_path) as (lower, merged):
+        with tap.running(few(tmp_path), tmp_path) as running:
+            with Caller(merged) as second:
+                with Caller(lower) as first:
+                    for path in (lower, merged):
+                        running.wait_attached(str(path))
+                    first.call(1)
+                    second.call(2)
+                    running.wait_for(lambda text: '"reason":"duplicate"' in text, "the double to be noticed")
+                time.sleep(7)  # two looks, and a little more
+                second.call(3)
+                running.wait_for(lambda text: '"bytes":3,' in text, "a call into the other name")
+            running.wait_for(lambda text: told(text, "detach", lower) + told(text, "detach", merged) == 2, "the file to be let go")
+            run = running.end()
+    mine = {event["attach_id"] for event in run.attached if str(tmp_path) in event["path"]}
+    assert {1, 2, 3} <= set(sizes(run))
+    assert sorted(event["reason"] for event in run.of("detach") if event["attach_id"] in mine) == ["duplicate", "unmapped"]
+
+
+def test_mapped_again_at_that_moment(tmp_path):
+    """Under a command nothing is missed, whenever a library that is being let go is mapped again."""
+    copy = tmp_path / "copy.so"
+    shutil.copy(LIBRARY, copy)
+    seed = random.randrange(1000)
+    script = f"for i in 1 2 3; do {sys.executable} -c '{AGAIN}' {copy} {seed}$i & done; wait"
+    run = tap.trace(tmp_path, "sh", "-c", script, options=[*few(tmp_path), "--mix"], env=ENV)
+    made = [int(line) for line in run.stdout.split()]
+    assert len(made) == 3 and len(run.calls) == sum(made) > 10, seed
+    run.assert_clean()
