@@ -33,10 +33,17 @@ typedef u8 bool;
 #define false 0
 
 #include "record.h"
+
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+
+/* The only variable in .bss: user space maps it as a whole. */
+struct rec_shared shared;
+
 #include "arch.h"
 #include "kernel.h"
 #include "identity.h"
 #include "selection.h"
+#include "rules.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -46,7 +53,7 @@ struct frame {
 	u64 told_start_ns; /* on_look's: the call that it has told of, and when it does again */
 	u64 tell_ns;
 	u32 len;   /* of data */
-	u8 muted;  /* not emitted, but counted as muted */
+	u8 muted;  /* not emitted, but counted as muted at its end; what is turned away is counted at once */
 	u8 solid;  /* calls that enclose others, this one included: what is only followed encloses none */
 	u16 state; /* enum rec_row_state; ON only where it is to be emitted */
 	struct rec_call rec;
@@ -66,6 +73,7 @@ struct thread_state {
 	u32 select_gen; /* of the decision below; 0: none yet */
 	u64 pid_tgid;
 	u8 selected;
+	u8 rejected; /* the filter turns all its calls away */
 	u8 announced;
 	u8 duplicate_told;
 	u32 device;  /* + 1, or REC_DEVICE_* */
@@ -169,12 +177,7 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
-/* The only variable in .bss: user space maps it as a whole. */
-struct rec_shared shared;
-
 extern bool bpf_session_is_return(void) __ksym __weak;
-
-#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 
 static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
 {
@@ -186,6 +189,14 @@ static __always_inline struct counters *my_counters(void)
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+static __always_inline void count_turned(struct counters *c, enum turned turned)
+{
+	if (turned == TURNED_FILTERED)
+		c->v[REC_FILTERED]++;
+	else
+		c->v[REC_SAMPLED_OUT]++;
 }
 
 /* ---- who ---- */
@@ -217,7 +228,7 @@ __noinline u32 pid_in(u64 task_address, u32 inum)
 	return 0;
 }
 
-static __always_inline bool is_selected(struct task_struct *task)
+static __always_inline bool is_selected(struct task_struct *task, struct verdict *verdict)
 {
 	u32 pid;
 
@@ -226,7 +237,8 @@ static __always_inline bool is_selected(struct task_struct *task)
 		if (!bpf_map_lookup_elem(&pids, &pid))
 			return false;
 	}
-	return is_chosen(task);
+	choose(task, verdict);
+	return verdict->selected;
 }
 
 /* Wake the reader where it asked to be. The record is committed by now and
@@ -768,13 +780,15 @@ static __always_inline struct thread_state *thread_get(struct counters *c)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	u32 gen = READ_ONCE(shared.select_gen); /* before it is decided: a change meanwhile counts later */
+	struct verdict verdict;
 
-	if (t && t->select_gen == shared.select_gen)
+	if (t && t->select_gen == gen)
 		return t->selected ? t : NULL;
-	if (!is_selected(task)) {
+	if (!is_selected(task, &verdict)) {
 		if (t) {
 			t->selected = 0;
-			t->select_gen = shared.select_gen;
+			t->select_gen = gen;
 		}
 		return NULL;
 	}
@@ -787,10 +801,14 @@ static __always_inline struct thread_state *thread_get(struct counters *c)
 		}
 	}
 	t->selected = 1;
-	t->select_gen = shared.select_gen;
+	t->rejected = !verdict.accepted;
+	t->select_gen = gen;
 	t->pid_tgid = bpf_get_current_pid_tgid();
 	return t;
 }
+
+/* What encloses others: it makes calls inside of it nested, and is their parent. */
+#define REC_ROW_SOLID (REC_ROW_ON | REC_ROW_MUTED | REC_ROW_AROUND)
 
 /* Returns true when the call has a frame and wants its return. */
 static __always_inline bool enter(struct regs *ctx, bool sleepable)
@@ -800,7 +818,8 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	struct counters *c;
 	struct frame *f, *parent;
 	u64 cookie;
-	u32 row, depth, solid, nstack;
+	u32 row, depth, solid, nstack, sample_n = 0;
+	enum turned turned = TURNED_NOT;
 	bool nested;
 	u8 state;
 
@@ -829,9 +848,21 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 		state &= REC_ROW_NAMES | REC_ROW_FOLLOW;
 		if (!state)
 			return false;
+	} else {
+		turned = t->rejected && state & (REC_ROW_ON | REC_ROW_REJECTED)
+				 ? TURNED_FILTERED
+				 : turned_at_entry(&shared.rules, &shared.desc[row], ctx, row, state,
+						   &sample_n);
+		if (turned) {
+			count_turned(c, turned);
+			/* of a process that is turned away, all that is inside is so, too */
+			state &= REC_ROW_NAMES | REC_ROW_FOLLOW | (t->rejected ? 0 : REC_ROW_AROUND);
+			if (!state)
+				return false;
+		}
 	}
 	if (depth >= REC_MAX_DEPTH) {
-		if (!nested)
+		if (!nested && !turned)
 			c->v[REC_LOST_DEPTH]++;
 		return false;
 	}
@@ -841,24 +872,29 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	f->rec.start_ns = 0; /* on_look: not yet */
 	barrier();
 	f->sp = REGS_SP(ctx);
-	f->muted = !nested && !(state & REC_ROW_ON);
+	f->muted = !nested && !turned && !(state & REC_ROW_ON);
 	f->state = state;
 	f->rec.cookie = cookie;
 	f->rec.kind = REC_CALL;
 	f->rec.flags = 0;
-	f->solid = solid + !!(state & (REC_ROW_ON | REC_ROW_MUTED));
+	f->solid = solid + !!(state & REC_ROW_SOLID);
 	f->rec.depth = solid;
 	f->rec.device = t->device;
 	f->rec.pid_tgid = t->pid_tgid;
 	f->rec.parent_cookie = 0;
 	f->rec.parent_start_ns = 0;
+	f->rec.sample_n = sample_n;
 	if (solid) {
-		bool is_solid = parent->state & (REC_ROW_ON | REC_ROW_MUTED);
+		bool is_solid = parent->state & REC_ROW_SOLID;
 
 		f->rec.parent_cookie = is_solid ? parent->rec.cookie : parent->rec.parent_cookie;
 		f->rec.parent_start_ns = is_solid ? parent->rec.start_ns : parent->rec.parent_start_ns;
 	}
 	t->depth = depth + 1;
+	if (!(state & (REC_ROW_ON | REC_ROW_NAMES | REC_ROW_FOLLOW))) {
+		f->rec.start_ns = bpf_ktime_get_boot_ns(); /* its children tell it */
+		return true;
+	}
 	desc = &shared.desc[row];
 	regs_args(ctx, (u64 *)f->data);
 	f->len = (desc->nregs & 15) * 8;
@@ -921,29 +957,44 @@ static __always_inline struct frame *leave_frame(struct thread_state *t, u64 sp,
 	return frame_at(t, depth - 1);
 }
 
+/* A return without an entry, unless that was turned away, or its row is OFF and has its probes for a moment
+ * yet.
+ */
+static __always_inline void count_orphan(const struct thread_state *t, u64 cookie)
+{
+	u32 row = cookie & (REC_MAX_ROWS - 1), state = shared.row_state[row];
+	struct verdict verdict;
+	struct counters *c;
+
+	if (state == REC_ROW_OFF || (t && t->rejected) || may_be_turned(&shared.rules, row, state))
+		return;
+	c = my_counters();
+	if (c && (t || is_selected(bpf_get_current_task_btf(), &verdict)))
+		c->v[REC_ORPHAN_EXITS]++;
+}
+
 static __always_inline void leave(struct regs *ctx, bool sleepable)
 {
-	u64 now = bpf_ktime_get_boot_ns(), ret = REGS_RET(ctx), cookie;
+	u64 now, ret = REGS_RET(ctx), cookie;
 	bool success;
 	const struct rec_desc *desc;
 	struct thread_state *t;
 	struct counters *c;
 	struct frame *f;
+	enum turned turned;
 
 	if (!shared.recording)
 		return;
 	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!t || !t->depth) {
+		count_orphan(t, cookie);
+		return;
+	}
+	now = bpf_ktime_get_boot_ns();
 	c = my_counters();
 	if (!c)
 		return;
-	cookie = bpf_get_attach_cookie(ctx);
-	if (!t || !t->depth) {
-		/* a row that is OFF has its probes for a moment yet, and no frames */
-		if (shared.row_state[cookie & (REC_MAX_ROWS - 1)] != REC_ROW_OFF &&
-		    (t || is_selected(bpf_get_current_task_btf())))
-			c->v[REC_ORPHAN_EXITS]++;
-		return;
-	}
 	f = leave_frame(t, REGS_ENTRY_SP(ctx), cookie, c);
 	if (!f)
 		return;
@@ -960,6 +1011,13 @@ static __always_inline void leave(struct regs *ctx, bool sleepable)
 	if (f->state & REC_ROW_NAMES && success)
 		submit_name(f, desc, c, sleepable);
 	if (!(f->state & REC_ROW_ON)) {
+		if (f->state & REC_ROW_NAMES)
+			wake_reader();
+		return;
+	}
+	turned = turned_on_return(&shared.rules, desc, &f->rec, status_of(desc, ret), ret);
+	if (turned) {
+		count_turned(c, turned);
 		if (f->state & REC_ROW_NAMES)
 			wake_reader();
 		return;
@@ -1040,6 +1098,7 @@ static __always_inline u32 take_open_calls(struct thread_state *t)
 static __always_inline void close_frames(struct thread_state *t, struct counters *c)
 {
 	u32 depth = t->depth, i;
+	enum turned turned;
 
 	if (!shared.recording) {
 		c->v[REC_LEFT_OPEN] += take_open_calls(t);
@@ -1058,7 +1117,12 @@ static __always_inline void close_frames(struct thread_state *t, struct counters
 		f->rec.flags |= REC_F_UNFINISHED;
 		f->rec.end_ns = bpf_ktime_get_boot_ns();
 		f->rec.ret = 0;
-		submit(f, c, REC_UNFINISHED);
+		turned = turned_on_return(&shared.rules, &shared.desc[f->rec.cookie & (REC_MAX_ROWS - 1)],
+					  &f->rec, REC_STATUS_UNFINISHED, 0);
+		if (turned)
+			count_turned(c, turned);
+		else
+			submit(f, c, REC_UNFINISHED);
 	}
 }
 

@@ -40,6 +40,7 @@ typedef int64_t s64;
 #define REC_MAX_NAME  4096 /* bytes of a kernel name, in a REC_NAME record alone */
 #define REC_COMM_LEN  16
 #define REC_MAX_TEXT  1024 /* bytes behind a REC_THREAD record */
+#define REC_MAX_CODE  1024 /* status codes that a filter by errors knows in BPF */
 
 enum rec_kind {
 	REC_CALL = 1,
@@ -67,6 +68,8 @@ struct rec_call {
 	u64 ret;           /* the return register */
 	u64 parent_cookie; /* of the enclosing call, 0 at depth 0 */
 	u64 parent_start_ns;
+	u32 sample_n; /* it stands for so many calls of its row; 0 in a REC_OPEN record: not decided yet */
+	u32 reserved;
 };
 
 /* rec_call.device */
@@ -186,6 +189,10 @@ struct rec_desc {
 	u8 success;
 	u8 follow;                  /* enum rec_follow */
 	u8 follow_arg, follow_arg2; /* indices into words[] */
+	u8 api;                     /* whose status codes it returns: enum table_api */
+	u8 reports;                 /* 1: the status that it returns is an older call's */
+	u8 bytes_word,
+		bytes_size; /* argument that is the call's payload, and its size, 4 or 8; 0: not so simple */
 	struct rec_op ops[REC_MAX_OPS];
 };
 
@@ -201,22 +208,47 @@ struct rec_desc {
 #define REC_SELECT_EXE        (1 << 2)
 #define REC_SELECT_CGROUPS    (1 << 3)
 #define REC_SELECT_CONTAINERS (1 << 4)
+#define REC_SELECT_ALL        0x1f
 
 /* what a pattern is to match */
 #define REC_MATCH_WHOLE (1 << 0) /* the whole comm; a path from its root on, a cgroup's or one around it */
 #define REC_MATCH_NAME \
 	(1 << 1) /* the end of an executable's path, the name of a cgroup or of one around it */
 #define REC_MATCH_PREFIX (1 << 2) /* the beginning of a comm */
+#define REC_MATCH_FILTER 4        /* shifted by so much: the same of a pattern of the filter */
+
+/* ---- rules: which calls become records ---- */
+
+/* how a call ended, as enum call_status */
+enum rec_status { REC_STATUS_OK, REC_STATUS_ERROR, REC_STATUS_NOT_READY, REC_STATUS_UNFINISHED };
+
+/*
+ * The conditions of the top-level filter that BPF decides; a call must meet all. What the row alone decides
+ * is in its state, REC_ROW_REJECTED. Written at any time: each call is judged by what holds then.
+ */
+struct rec_rules {
+	u32 by_outcome; /* 1: the conditions on how a call ended are looked at */
+	u32 status;     /* bit per enum rec_status */
+	u64 min_duration_ns, max_duration_ns;
+	u64 min_bytes;   /* of rows whose descriptor tells the argument */
+	u32 by_error;    /* 1: by the codes in errors[]; those beyond are let through */
+	u32 keep_errors; /* 1: samples are drawn on return, among calls that did not fail; 0: at entry */
+	u64 errors[2][REC_MAX_CODE / 64]; /* [enum table_api], bit per code */
+	u32 sample[REC_MAX_ROWS];         /* one of so many calls is recorded; 0, 1: all */
+};
 
 /* ---- the shared page ---- */
 
 /* row_state[]: what to do with calls of a row; ON and MUTED exclude each other */
 enum rec_row_state {
-	REC_ROW_OFF = 0,         /* attached but not wanted: not even counted */
-	REC_ROW_ON = 1 << 0,     /* emitted */
-	REC_ROW_MUTED = 1 << 1,  /* followed as an enclosing call, never emitted */
-	REC_ROW_NAMES = 1 << 2,  /* goes into the names ring too, nested or not */
-	REC_ROW_FOLLOW = 1 << 3, /* its descriptor's `follow` is done, nested or not */
+	REC_ROW_OFF = 0,           /* attached but not wanted: not even counted */
+	REC_ROW_ON = 1 << 0,       /* emitted */
+	REC_ROW_MUTED = 1 << 1,    /* followed as an enclosing call, never emitted */
+	REC_ROW_NAMES = 1 << 2,    /* goes into the names ring too, nested or not */
+	REC_ROW_FOLLOW = 1 << 3,   /* its descriptor's `follow` is done, nested or not */
+	REC_ROW_REJECTED = 1 << 4, /* turned away by the filter, whatever its calls are like; instead of ON */
+	REC_ROW_AROUND = 1 << 5,   /* calls of ON rows may be inside of its calls: one that is turned away
+				    * encloses   them all the same */
 };
 
 /* armed: when the reader wants to be woken */
@@ -234,6 +266,8 @@ enum rec_counter {
 	REC_UNFINISHED,      /* calls put into the ring when their thread ended */
 	REC_NESTED,          /* inner calls, not emitted */
 	REC_MUTED,           /* enclosing calls of unselected rows */
+	REC_FILTERED,        /* turned away by the rules */
+	REC_SAMPLED_OUT,     /* not drawn */
 	REC_DUPLICATE_CALLS, /* second probe on one call */
 	REC_UNPAIRED,        /* left by longjmp, exception or a lost return */
 	REC_LOST_RING,       /* the ring was full */
@@ -253,7 +287,9 @@ struct rec_shared {
 	u32 nested;
 	u32 select_pids;      /* 1: only processes in the pids map */
 	u32 follow_children;  /* 1: a selected process's children are selected too */
-	u32 select_gen;       /* raised when the pids map changes */
+	u32 select_gen;       /* raised when the selection of processes changes */
+	u32 select_by;        /* REC_SELECT_*: what they are selected by beside that */
+	u32 filter_by;        /* likewise: what the filter lets them through by */
 	u32 pidns_ino;        /* of cudatap's pid namespace */
 	u64 wake_level;       /* bytes in the ring that wake a REC_ARMED_LEVEL reader */
 	u64 names_wake_level; /* the same of the names ring */
@@ -263,6 +299,7 @@ struct rec_shared {
 	u64 open_calls;    /* what the last run of on_look found under way; set to 0 before it */
 	u64 leaving_calls; /* of these, the ones of rows that are OFF by now; likewise */
 	u8 row_state[REC_MAX_ROWS];
+	struct rec_rules rules;
 	/* written by BPF */
 	u64 lost_by_row[REC_MAX_ROWS];
 	/* written by user space before load */

@@ -218,7 +218,8 @@ static void complete(struct config *config, const struct mark *mark, struct erro
 		out_of_memory(errors, mark);
 	/* after other errors it would only repeat them */
 	if (!errors->total && !selects_something(config))
-		errors_add(errors, mark, "api, families, include and exclude leave no function to trace");
+		errors_add(errors, mark,
+			   "api, families, include, exclude and filter leave no function to trace");
 }
 
 /* ---- all of it ---- */

@@ -36,6 +36,12 @@ struct config_pids {
 	size_t n;
 };
 
+/* Processes, by what can be said of them; empty: any. Every list that is not empty must have one that fits.
+ */
+struct config_patterns {
+	struct config_strings uids, comms, exe, cgroups, containers;
+};
+
 /* Which calls are meant: those for which every condition that is there holds. */
 struct config_filter {
 	uint64_t status;                 /* bit i: enum call_status; 0: any */
@@ -43,7 +49,26 @@ struct config_filter {
 	struct config_strings functions; /* names or globs; empty: any */
 	bool *families;                  /* [table_nfamilies]; NULL: any */
 	uint64_t min_duration_ns;
-	uint64_t min_bytes; /* 0: also calls that move nothing */
+	uint64_t max_duration_ns; /* 0: no limit */
+	uint64_t min_bytes;       /* 0: also calls that move nothing */
+	struct config_patterns patterns;
+};
+
+struct config_rate_limit {
+	int64_t events; /* calls per second; 0: no limit */
+	int64_t burst;  /* at once; 0: as many as in a second */
+};
+
+/* One of so many calls of these functions. */
+struct config_rate {
+	char *what; /* a family, or functions by name or glob */
+	int64_t n;
+};
+
+/* In the order of the file. */
+struct config_rates {
+	struct config_rate *list;
+	size_t n;
 };
 
 /* When the configuration is read again. */
@@ -64,10 +89,7 @@ struct config_sink {
 		struct config_strings redact; /* parameters, beside those of config.fields */
 	} fields;
 	struct config_filter filter;
-	struct {
-		int64_t events; /* calls per second; 0: no limit */
-		int64_t burst;  /* at once; 0: as many as in a second */
-	} rate_limit;
+	struct config_rate_limit rate_limit;
 	struct {
 		int64_t max_events;
 		uint64_t max_bytes;
@@ -94,9 +116,15 @@ struct config {
 	struct config_strings libraries; /* empty: auto */
 	struct config_pids pids;         /* empty: every process */
 	struct {
-		bool children;                                               /* of `pids` as well */
-		struct config_strings uids, comms, exe, cgroups, containers; /* empty: any */
+		bool children; /* of `pids` as well */
+		struct config_patterns patterns;
 	} processes;
+	struct config_filter filter; /* calls that it does not mean are counted, and go nowhere */
+	struct {
+		struct config_rates rates;
+		bool keep_errors; /* calls that failed or did not return are in every sample */
+	} sample;
+	struct config_rate_limit process_rate_limit;
 	struct {
 		bool args;
 		union {
@@ -198,8 +226,17 @@ int config_reference(FILE *out);
  * config_select - which rows are wanted
  * @state: [table_nrows], filled with enum rec_row_state: ON for selected rows; MUTED for unselected
  *	runtime rows one of whose twins is selected (not when nested, nor when `api` is the driver alone);
- *	OFF otherwise
+ *	OFF otherwise. Rows that `filter` turns away by themselves are REJECTED in the place of ON; AROUND
+ *	is set for rows inside of which there may be calls that are ON.
  */
 void config_select(const struct config *config, uint8_t *state);
+
+/** config_filter_rows - the rows whose calls a filter can mean, by function, family, and what they return
+ * and move */
+void config_filter_rows(const struct config_filter *filter, bool *ret_rows);
+
+/** config_sample_rows - one of how many calls of each row is wanted: [table_nrows], 1 is all. What names a
+ * function counts more than what names its family, and what comes later more than what came before. */
+void config_sample_rows(const struct config *config, uint32_t *ret_sample);
 
 #endif

@@ -21,7 +21,7 @@
 #define AT(member) offsetof(struct config, member)
 
 /* enum kernels_style */
-static const char *const name_styles[] = {"demangled", "mangled", "off", NULL};
+static const char *const name_styles[] = {"demangled", "mangled", "off", "both", NULL};
 static const char *const reloads[] = {
 	[CONFIG_ON_SIGNAL] = "on_signal",
 	[CONFIG_ON_CHANGE] = "on_change",
@@ -45,6 +45,32 @@ static const char *const when_full[] = {
 	NULL,
 };
 
+/* Processes by what can be said of them: of one meaning wherever they stand. */
+#define PATTERN(name_, member, at, what, wrong_, about_)                                     \
+	{                                                                                    \
+		.name = name_, .type = KEY_STRINGS, .wrong = wrong_,                         \
+		.offset = (at) + offsetof(struct config_patterns, member), .fallback = "[]", \
+		.about = what about_                                                         \
+	}
+#define PATTERNS(at, what)                                                                                   \
+	PATTERN("comms", comms, at, what, patterns_comm_wrong,                                               \
+		" processes of these names, as `ps -o comm` shows them; `python*` is every name that "       \
+		"begins "                                                                                    \
+		"so. Of several such lists, a process must be in each that is not empty; it is decided for " \
+		"a thread at its first call, and again when it gets another name or program"),               \
+		PATTERN("exe", exe, at, what, patterns_exe_wrong,                                            \
+			" these executables: an absolute path as the process itself sees it, or what a "     \
+			"path ends in, "                                                                     \
+			"such as `python3.11` or `venv/bin/python3.11`; links are followed before, so it "   \
+			"is the "                                                                            \
+			"file's own name"),                                                                  \
+		PATTERN("cgroups", cgroups, at, what, patterns_cgroup_wrong,                                 \
+			" processes in these cgroups or below: a path from the hierarchy's root, such as "   \
+			"`/system.slice/slurmd.service`, or a name, such as `slurmd.service`"),              \
+		PATTERN("containers", containers, at, what, patterns_container_wrong,                        \
+			" processes in these containers, by id, of which the first 12 digits count"),        \
+		PATTERN("uids", uids, at, what, patterns_uid_wrong, " processes of these users, by number")
+
 static const struct key processes[] = {
 	{.name = "pids",
 	 .type = KEY_PIDS,
@@ -59,50 +85,7 @@ static const struct key processes[] = {
 	 .fallback = "false",
 	 .flags = KEY_AT_START,
 	 .about = "trace the children of `pids` too, and theirs, those that are there and those to come"},
-	{.name = "comms",
-	 .type = KEY_STRINGS,
-	 .offset = AT(processes.comms),
-	 .fallback = "[]",
-	 .wrong = patterns_comm_wrong,
-	 .flags = KEY_AT_START,
-	 .about = "trace only processes of these names, as `ps -o comm` shows them; `python*` is every name "
-		  "that "
-		  "begins so. Of several lists here, a process must be in each that is not empty; it is "
-		  "decided for "
-		  "a thread at its first call, and again when it gets another name or program"},
-	{.name = "exe",
-	 .type = KEY_STRINGS,
-	 .offset = AT(processes.exe),
-	 .fallback = "[]",
-	 .wrong = patterns_exe_wrong,
-	 .flags = KEY_AT_START,
-	 .about = "trace only these executables: an absolute path as the process itself sees it, or what a "
-		  "path ends "
-		  "in, such as `python3.11` or `venv/bin/python3.11`; links are followed before, so it is "
-		  "the file's "
-		  "own name"},
-	{.name = "cgroups",
-	 .type = KEY_STRINGS,
-	 .offset = AT(processes.cgroups),
-	 .fallback = "[]",
-	 .wrong = patterns_cgroup_wrong,
-	 .flags = KEY_AT_START,
-	 .about = "trace only processes in these cgroups or below: a path from the hierarchy's root, such as "
-		  "`/system.slice/slurmd.service`, or a name, such as `slurmd.service`"},
-	{.name = "containers",
-	 .type = KEY_STRINGS,
-	 .offset = AT(processes.containers),
-	 .fallback = "[]",
-	 .wrong = patterns_container_wrong,
-	 .flags = KEY_AT_START,
-	 .about = "trace only processes in these containers, by id, of which the first 12 digits count"},
-	{.name = "uids",
-	 .type = KEY_STRINGS,
-	 .offset = AT(processes.uids),
-	 .fallback = "[]",
-	 .wrong = patterns_uid_wrong,
-	 .flags = KEY_AT_START,
-	 .about = "trace only processes of these users, by number"},
+	PATTERNS(offsetof(struct config, processes.patterns), "trace only"),
 	{0},
 };
 
@@ -165,6 +148,87 @@ static const struct key ring[] = {
 	{0},
 };
 
+#define FILTER(member) offsetof(struct config_filter, member)
+
+static const struct key filter[] = {
+	{.name = "status",
+	 .type = KEY_WORDS,
+	 .offset = FILTER(status),
+	 .fallback = "[]",
+	 .words = statuses,
+	 .about = "only calls that ended so; an empty list is any status"},
+	{.name = "errors",
+	 .type = KEY_ERRORS,
+	 .offset = FILTER(errors),
+	 .fallback = "[]",
+	 .about = "only calls with one of these errors, such as `cudaErrorMemoryAllocation`"},
+	{.name = "functions",
+	 .type = KEY_FUNCTIONS,
+	 .offset = FILTER(functions),
+	 .fallback = "[]",
+	 .about = "only calls of these functions, by name or glob"},
+	{.name = "families",
+	 .type = KEY_FAMILIES,
+	 .offset = FILTER(families),
+	 .about = "only calls of functions in these families"},
+	{.name = "min_duration",
+	 .type = KEY_DURATION,
+	 .offset = FILTER(min_duration_ns),
+	 .fallback = "0",
+	 .about = "only calls that took at least so long"},
+	{.name = "max_duration",
+	 .type = KEY_DURATION,
+	 .offset = FILTER(max_duration_ns),
+	 .fallback = "0",
+	 .about = "only calls that took at most so long; 0 is no limit"},
+	{.name = "min_bytes",
+	 .type = KEY_SIZE,
+	 .offset = FILTER(min_bytes),
+	 .fallback = "0",
+	 .about = "only calls with `bytes` of at least so many"},
+	PATTERNS(offsetof(struct config_filter, patterns), "only calls of"),
+	{0},
+};
+
+static const struct key rate_limit[] = {
+	{.name = "events",
+	 .type = KEY_INT,
+	 .offset = offsetof(struct config_rate_limit, events),
+	 .fallback = "0",
+	 .min = 0,
+	 .max = 1000000000,
+	 .about = "calls per second at most, on average; 0 is no limit. Further ones are counted as "
+		  "`rate_limited`"},
+	{.name = "burst",
+	 .type = KEY_INT,
+	 .offset = offsetof(struct config_rate_limit, burst),
+	 .fallback = "0",
+	 .min = 0,
+	 .max = 1000000000,
+	 .about = "calls that may come at once after a quiet time; 0 is as many as in a second"},
+	{0},
+};
+
+static const struct key sample[] = {
+	{.name = "rates",
+	 .type = KEY_RATES,
+	 .offset = AT(sample.rates),
+	 .fallback = "{}",
+	 .about = "record one of so many calls, chosen by chance, of families or of functions by name or "
+		  "glob, such "
+		  "as `{launch: 100, cudaStreamSynchronize: 10}`; `sample_n` in an event says for how many "
+		  "calls it "
+		  "stands. A function counts more than its family, a later line more than an earlier one"},
+	{.name = "keep_errors",
+	 .type = KEY_BOOL,
+	 .offset = AT(sample.keep_errors),
+	 .fallback = "true",
+	 .about = "record every call that failed or did not return, beside the sample; `false` draws the "
+		  "sample when "
+		  "a call begins, which costs a call that is not drawn about half as much"},
+	{0},
+};
+
 #define SINK(member) offsetof(struct config_sink, member)
 
 static const struct key sink_fields[] = {
@@ -202,59 +266,6 @@ static const struct key sink_fields[] = {
 	 .fallback = "[]",
 	 .flags = KEY_PARAMETERS,
 	 .about = "more parameters than those of the configuration's own `fields.redact`"},
-	{0},
-};
-
-static const struct key filter[] = {
-	{.name = "status",
-	 .type = KEY_WORDS,
-	 .offset = SINK(filter.status),
-	 .fallback = "[]",
-	 .words = statuses,
-	 .about = "only calls that ended so; an empty list is any status"},
-	{.name = "errors",
-	 .type = KEY_ERRORS,
-	 .offset = SINK(filter.errors),
-	 .fallback = "[]",
-	 .about = "only calls with one of these errors, such as `cudaErrorMemoryAllocation`"},
-	{.name = "functions",
-	 .type = KEY_FUNCTIONS,
-	 .offset = SINK(filter.functions),
-	 .fallback = "[]",
-	 .about = "only calls of these functions, by name or glob"},
-	{.name = "families",
-	 .type = KEY_FAMILIES,
-	 .offset = SINK(filter.families),
-	 .about = "only calls of functions in these families"},
-	{.name = "min_duration",
-	 .type = KEY_DURATION,
-	 .offset = SINK(filter.min_duration_ns),
-	 .fallback = "0",
-	 .about = "only calls that took at least so long"},
-	{.name = "min_bytes",
-	 .type = KEY_SIZE,
-	 .offset = SINK(filter.min_bytes),
-	 .fallback = "0",
-	 .about = "only calls with `bytes` of at least so many"},
-	{0},
-};
-
-static const struct key rate_limit[] = {
-	{.name = "events",
-	 .type = KEY_INT,
-	 .offset = SINK(rate_limit.events),
-	 .fallback = "0",
-	 .min = 0,
-	 .max = 1000000000,
-	 .about = "calls per second at most, on average; 0 is no limit. Further ones are counted as "
-		  "`rate_limited`"},
-	{.name = "burst",
-	 .type = KEY_INT,
-	 .offset = SINK(rate_limit.burst),
-	 .fallback = "0",
-	 .min = 0,
-	 .max = 1000000000,
-	 .about = "calls that may come at once after a quiet time; 0 is as many as in a second"},
 	{0},
 };
 
@@ -307,9 +318,14 @@ const struct key config_sink_keys[] = {
 	{.name = "fields", .type = KEY_MAP, .children = sink_fields, .about = "what this sink's events hold"},
 	{.name = "filter",
 	 .type = KEY_MAP,
+	 .offset = SINK(filter),
 	 .children = filter,
 	 .about = "which calls go to this sink: those for which every condition holds"},
-	{.name = "rate_limit", .type = KEY_MAP, .children = rate_limit, .about = "how many calls go to it"},
+	{.name = "rate_limit",
+	 .type = KEY_MAP,
+	 .offset = SINK(rate_limit),
+	 .children = rate_limit,
+	 .about = "how many calls go to it"},
 	{.name = "queue", .type = KEY_MAP, .children = queue, .about = "what may wait for a slow sink"},
 	{.name = "allow_stall",
 	 .type = KEY_BOOL,
@@ -393,7 +409,8 @@ const struct key config_keys[] = {
 	 .words = name_styles,
 	 .fallback = "demangled",
 	 .flags = KEY_AT_START,
-	 .about = "how kernels are named in launches; `off` saves the probes that learn their names"},
+	 .about = "how kernels are named in launches; `both` adds `kernel_mangled`, `off` saves the probes "
+		  "that learn their names"},
 	{.name = "libraries",
 	 .type = KEY_STRINGS,
 	 .offset = AT(libraries),
@@ -402,6 +419,22 @@ const struct key config_keys[] = {
 	 .words = auto_words,
 	 .about = "paths and globs of the files to attach to; `auto` finds them"},
 	{.name = "processes", .type = KEY_MAP, .children = processes, .about = "which processes are traced"},
+	{.name = "filter",
+	 .type = KEY_MAP,
+	 .offset = AT(filter),
+	 .children = filter,
+	 .about = "which calls become events: those for which every condition holds; the others are counted "
+		  "as "
+		  "`filtered`"},
+	{.name = "sample",
+	 .type = KEY_MAP,
+	 .children = sample,
+	 .about = "of which functions only a sample is recorded"},
+	{.name = "process_rate_limit",
+	 .type = KEY_MAP,
+	 .offset = AT(process_rate_limit),
+	 .children = rate_limit,
+	 .about = "how many calls of each process become events"},
 	{.name = "fields", .type = KEY_MAP, .children = fields, .about = "what events hold"},
 	{.name = "host",
 	 .type = KEY_STRING,

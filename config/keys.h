@@ -26,10 +26,11 @@ enum key_type {
 	KEY_APIS,      /* bool [TABLE_NAPIS] */
 	KEY_FIELDS,    /* struct config_fields: map of constant strings */
 	KEY_MODE,      /* mode_t, octal: "0640" */
-	KEY_MAP,       /* a map with keys of its own (children, in the same structure) */
+	KEY_MAP,       /* a map with keys of its own (children, whose offsets count from this one's) */
 	KEY_SINKS,     /* the map of sinks by name, in struct config */
 	KEY_LITERAL,   /* must have the value of `fallback`: version: 1 */
 	KEY_SINK_KIND, /* const struct sink_ops *: a sink's type */
+	KEY_RATES,     /* struct config_rates: map of families, functions and globs to numbers */
 	KEY_PROFILES,  /* nothing: profiles are merged before the values are read (profiles.h) */
 	KEY_NTYPES
 };
@@ -56,8 +57,8 @@ struct key {
 	int64_t min, max;         /* INT, SIZE, DURATION: bounds; STRING: of its bytes; when max is not 0 */
 	const char *const *words; /* ENUM, STRING, WORDS, STRINGS: NULL-terminated */
 	const char *(*wrong)(const char *text); /* STRINGS: NULL, or what an item is to be: "the id of ..." */
-	const struct key *children;             /* MAP: rows up to one without a name */
-	const char *about;                      /* one sentence for the reference */
+	const struct key *children; /* MAP: rows up to one without a name; @offset is added to theirs */
+	const char *about;          /* one sentence for the reference */
 };
 
 #endif

@@ -17,6 +17,7 @@ const struct key_type_ops *const key_types[KEY_NTYPES] = {
 	[KEY_MODE] = &type_mode,           [KEY_MAP] = &type_map,
 	[KEY_SINKS] = &type_sinks,         [KEY_LITERAL] = &type_literal,
 	[KEY_SINK_KIND] = &type_sink_kind, [KEY_PROFILES] = &type_profiles,
+	[KEY_RATES] = &type_rates,
 };
 
 #define MAX_NAMES 64 /* keys of one map that a hint can choose from */
@@ -215,7 +216,8 @@ void keys_defaults(const struct key_set *sets, size_t nsets, struct errors *erro
 	for (size_t i = 0; i < nsets; i++)
 		for (const struct key *k = sets[i].keys; k && k->name; k++) {
 			if (k->children)
-				keys_defaults(&(struct key_set){k->children, sets[i].base}, 1, errors);
+				keys_defaults(&(struct key_set){k->children, key_value(k, sets[i].base)}, 1,
+					      errors);
 			else if (k->fallback && !(k->flags & KEY_LAYER))
 				fall_back(k, sets[i].base, errors);
 		}
@@ -249,19 +251,19 @@ void keys_free(const struct key_set *sets, size_t nsets)
 
 static void map_read(const struct key *key, const struct node *node, void *base, struct errors *errors)
 {
-	keys_read(&(struct key_set){key->children, base}, 1, node, errors);
+	keys_read(&(struct key_set){key->children, key_value(key, base)}, 1, node, errors);
 }
 
 static void map_print(const struct key *key, const void *base, struct emit *emit)
 {
 	emit_map(emit);
-	keys_print(&(struct key_set){key->children, (void *)base}, 1, emit);
+	keys_print(&(struct key_set){key->children, (void *)key_const_value(key, base)}, 1, emit);
 	emit_map_end(emit);
 }
 
 static void map_free(const struct key *key, void *base)
 {
-	keys_free(&(struct key_set){key->children, base}, 1);
+	keys_free(&(struct key_set){key->children, key_value(key, base)}, 1);
 }
 
 static json_t *map_schema(const struct key *key)

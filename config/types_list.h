@@ -11,6 +11,8 @@ extern const struct key_type_ops type_bool, type_int, type_size, type_duration, 
 extern const struct key_type_ops type_words, type_strings, type_pids, type_fields;
 /* types_api.c */
 extern const struct key_type_ops type_families, type_functions, type_errors, type_apis;
+/* types_rates.c */
+extern const struct key_type_ops type_rates;
 /* types_sinks.c */
 extern const struct key_type_ops type_sinks, type_sink_kind;
 /* profiles.c */

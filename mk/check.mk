@@ -83,7 +83,7 @@ test-programs: $(BUILD)/e2e/feed
 programs: all test-programs demo-program unit-programs $(VENV)/.made # all that the tests run
 
 # Without probes: the receivers' tests feed the sinks, others read tables and pages.
-RECEIVERS = $(wildcard tests/test_*.py) $(patsubst %,tests/e2e/test_%.py,kafka syslog spool formats fake)
+RECEIVERS = $(wildcard tests/test_*.py) $(patsubst %,tests/e2e/test_%.py,kafka syslog spool formats fake tailing)
 E2E = $(filter-out $(RECEIVERS),$(wildcard tests/e2e/test_*.py))
 e2e: programs ## end-to-end tests on real probes (as root)
 	@BUILD=$(BUILD) $(PYTEST) e2e $(BUILD)/cudatap $(E2E) $(PYTEST_ARGS)

@@ -43,7 +43,8 @@ def lines(tmp_path_factory):
 def events():
     """One proper event of each kind that is no call."""
     counters = {"received": 3, "delivered": 2, "dropped": {"queue_full": 1}}
-    calls = dict.fromkeys("entries emitted unfinished nested muted duplicate unpaired open in_ring read_failed names_lost "
+    calls = dict.fromkeys("entries emitted unfinished nested muted filtered sampled_out rate_limited "
+                          "duplicate unpaired open in_ring read_failed names_lost "
                           "orphan_exits environs_missed".split(), 0)
     calls["lost"] = dict.fromkeys("ring storage depth undecodable".split(), 0)
     config = {"api": ["runtime", "driver"], "families": ["memory"], "nested": False}

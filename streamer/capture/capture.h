@@ -43,7 +43,10 @@ struct capture_options {
 	bool nested;
 	bool select_pids; /* only processes given by capture_select_pid() */
 	bool follow_children;
-	struct capture_processes processes;
+	struct capture_processes processes; /* that are recorded */
+	struct capture_processes accepted;  /* of these: calls of the others are counted as filtered */
+	bool processes_change; /* others may follow, by whatever they are selected: the program is larger then
+				*/
 	uint64_t open_after_ns;   /* calls that last longer are told of by capture_look(); 0: none are */
 	const struct plan *plans; /* [table_nrows]; kept until capture_free() */
 	const uint8_t *row_state; /* [table_nrows], enum rec_row_state */
@@ -88,6 +91,22 @@ void capture_switch(struct capture *capture, const struct capture_switch *to);
 /** capture_selected_pids - how many processes given by capture_select_pid(), and children of theirs, there
  * are */
 size_t capture_selected_pids(const struct capture *capture);
+
+/**
+ * capture_select - which processes are recorded, beside capture_select_pid(), and which of these the filter
+ * lets through
+ * Any time; threads decide anew at their next call, those within a call after it. Returns 0, or -EOPNOTSUPP
+ * when they are selected by what the program was not loaded for (capture_options.processes_change), with
+ * nothing changed, or another negative errno.
+ */
+int capture_select(struct capture *capture, const struct capture_processes *processes,
+		   const struct capture_processes *accepted);
+
+/**
+ * capture_rules - which calls become records: from the next call on
+ * Before the first time all calls of rows that are ON do. Any thread, while probes are there.
+ */
+void capture_rules(struct capture *capture, const struct rec_rules *rules);
 
 /** capture_sees_all - whether every process of the host is in a pid namespace that cudatap can see */
 bool capture_sees_all(const struct capture *capture);

@@ -46,6 +46,7 @@ struct capture {
 	struct closing closing;
 	bool busy;           /* the last turn of the reader brought something, be it names */
 	size_t taken, named; /* records of this turn: of calls, of names */
+	uint32_t selections; /* of processes, so far */
 	void (*progress)(void *ctx);
 	void *progress_ctx;
 	capture_record_fn fn;
@@ -77,6 +78,9 @@ void closing_wait(struct closing *closing);
  * Returns a descriptor; they go on when it is closed.
  */
 int closers_stop(void);
+/* select.c */
+/** select_prepare - before the program is loaded: what it is to be able to select by */
+int select_prepare(struct bpf_object *object, const struct capture_options *options);
 
 /* ring.c */
 int ring_open(struct capture *capture);

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "internal.h"
-#include "patterns.h"
 
 /* enum bpf_attach_type of kernels newer than the headers may be (include/uapi/linux/bpf.h). */
 #define ATTACH_UPROBE_MULTI   48
@@ -75,61 +74,6 @@ static void prepare_programs(struct bpf_object *object, enum capture_method meth
 		if (programs[i].sleepable)
 			bpf_program__set_flags(prog, BPF_F_SLEEPABLE);
 	}
-}
-
-/* The kinds of patterns: the bit that switches each on, its map, how one becomes a key. */
-static const struct selection {
-	uint32_t bit;
-	const char *map;
-	size_t offset; /* of the list in struct capture_processes */
-	void (*make)(const char *text, struct pattern *pattern);
-} selections[] = {
-	{REC_SELECT_UIDS, "select_uids", offsetof(struct capture_processes, uids), patterns_make_uid},
-	{REC_SELECT_COMMS, "select_comms", offsetof(struct capture_processes, comms), patterns_make_comm},
-	{REC_SELECT_EXE, "select_exes", offsetof(struct capture_processes, exe), patterns_make_path},
-	{REC_SELECT_CGROUPS, "select_cgroups", offsetof(struct capture_processes, cgroups),
-	 patterns_make_path},
-	{REC_SELECT_CONTAINERS, "select_containers", offsetof(struct capture_processes, containers),
-	 patterns_make_container},
-};
-#define NSELECTIONS (sizeof(selections) / sizeof(selections[0]))
-
-static const struct capture_patterns *patterns_of(const struct capture_options *options, size_t selection)
-{
-	return (const void *)((const char *)&options->processes + selections[selection].offset);
-}
-
-/* Before the program is loaded: what it does not select by costs it nothing. */
-static int prepare_selection(struct bpf_object *object, const struct capture_options *options)
-{
-	struct bpf_map *map = bpf_object__find_map_by_name(object, ".rodata.select");
-	uint32_t select_by = 0;
-	size_t i;
-
-	for (i = 0; i < NSELECTIONS; i++)
-		select_by |= patterns_of(options, i)->n ? selections[i].bit : 0;
-	return map ? bpf_map__set_initial_value(map, &select_by, sizeof(select_by)) : -EINVAL;
-}
-
-static int fill_selection(struct bpf_object *object, const struct capture_options *options)
-{
-	size_t i, j;
-	int err = 0;
-
-	for (i = 0; i < NSELECTIONS; i++) {
-		const struct capture_patterns *patterns = patterns_of(options, i);
-		int fd = bpf_object__find_map_fd_by_name(object, selections[i].map);
-
-		for (j = 0; j < patterns->n && !err; j++) {
-			struct pattern pattern, known;
-
-			selections[i].make(patterns->list[j], &pattern);
-			if (!bpf_map_lookup_elem(fd, pattern.key, &known.match))
-				pattern.match |= known.match;
-			err = bpf_map_update_elem(fd, pattern.key, &pattern.match, BPF_ANY);
-		}
-	}
-	return err;
 }
 
 static int map_shared(struct capture *capture, const struct capture_options *options)
@@ -211,7 +155,7 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 	capture->method = method;
 	prepare_programs(object, method);
 	bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "ring"), options->ring_size);
-	err = prepare_selection(object, options);
+	err = select_prepare(object, options);
 	if (err)
 		return err;
 	err = bpf_object__load(object);
@@ -225,9 +169,9 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 	capture->counters_fd = bpf_object__find_map_fd_by_name(object, "counters");
 	capture->ring_fd = bpf_object__find_map_fd_by_name(object, "ring");
 	capture->names_fd = bpf_object__find_map_fd_by_name(object, "names");
-	err = fill_selection(object, options);
+	err = map_shared(capture, options);
 	if (!err)
-		err = map_shared(capture, options);
+		err = capture_select(capture, &options->processes, &options->accepted);
 	if (!err)
 		err = ring_open(capture);
 	if (!err)
@@ -355,6 +299,11 @@ void capture_switch(struct capture *capture, const struct capture_switch *to)
 		shared->desc[i].follow = desc->follow;
 		__atomic_store_n(&shared->row_state[i], to->row_state[i], __ATOMIC_RELEASE);
 	}
+}
+
+void capture_rules(struct capture *capture, const struct rec_rules *rules)
+{
+	capture->shared->rules = *rules;
 }
 
 bool capture_sees_all(const struct capture *capture)

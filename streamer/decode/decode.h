@@ -62,7 +62,10 @@ struct call_keys {
 	/* beside kernel_handle, not by decode_call(): the kernel's name as the inside of a JSON string;
 	 * NULL: unknown */
 	const char *kernel;
-	uint32_t kernel_len; /* at most DECODE_MAX_KERNEL */
+	uint32_t kernel_len;         /* at most DECODE_MAX_KERNEL */
+	const char *kernel_mangled;  /* the same, as the compiler wrote it, where both are to be shown and
+					differ; or NULL */
+	uint32_t kernel_mangled_len; /* with kernel_len at most DECODE_MAX_KERNEL */
 };
 
 struct call {

@@ -144,6 +144,29 @@ static unsigned add_ops(const struct table_row *row, enum table_abi abi, struct 
 	return room;
 }
 
+/* The payload, where it is a register as it was passed: unsigned, so that it needs no more than a comparison.
+ */
+static void plan_bytes(const struct table_row *row, unsigned regs, struct plan *plan)
+{
+	const struct table_operand *op;
+	const struct table_type *type;
+	const struct table_key *key;
+
+	for (unsigned i = 0; i < row->nkeys; i++) {
+		key = &table_keys[row->key + i];
+		op = &table_operands[key->operand];
+		if (key->key != TABLE_KEY_BYTES || key->mode != TABLE_VALUE || key->noperands != 1 ||
+		    op->source != TABLE_FROM_ARG || op->param >= DECODE_MAX_PARAMS ||
+		    plan->word[op->param] >= regs)
+			continue;
+		type = &table_types[param_of(row, op->param)->type];
+		if (type->kind != TABLE_UINT || (type->size != 4 && type->size != 8))
+			continue;
+		plan->desc.bytes_word = plan->word[op->param];
+		plan->desc.bytes_size = type->size;
+	}
+}
+
 void plan_make(unsigned id, enum table_abi abi, struct plan *plan)
 {
 	const struct table_row *row = &table_rows[id];
@@ -153,6 +176,9 @@ void plan_make(unsigned id, enum table_abi abi, struct plan *plan)
 	memset(plan->op_param, TABLE_NONE, sizeof(plan->op_param));
 	plan_words(row, abi, plan);
 	plan->desc.success = row->ret == TABLE_RET_STATUS ? REC_SUCCESS_ZERO : REC_SUCCESS_ALWAYS;
+	plan->desc.api = row->api;
+	plan->desc.reports = !!(row->flags & TABLE_REPORTS_ERROR);
+	plan_bytes(row, abi_regs[abi], plan);
 	room = REC_MAX_DATA - 8 * (plan->desc.nregs + plan->desc.nstack);
 	room = add_ops(row, abi, plan, false, room);
 	plan->desc.nentry = plan->desc.nops;

@@ -7,7 +7,7 @@
  *	start ts middle seq "sequence" action duration outcome }	@timestamp, ecs, event
  *	error
  *	who [process] [user] cuda ns_pid				the thread's, made once
- *	api family symbol depth parent ret status keys args out
+ *	api family symbol depth parent sample_n ret status keys args out
  *	tail
  */
 #include <string.h>
@@ -25,6 +25,7 @@ static const struct {
 } shapes[NFIELDS] = {
 	[FIELD_NS_PID] = {",\"ns_pid\":", ""},
 	[FIELD_DEPTH] = {",\"depth\":", ""},
+	[FIELD_SAMPLE_N] = {",\"sample_n\":", ""},
 	[FIELD_DURATION_NS] = {",\"duration\":", ""},
 	[FIELD_RET] = {",\"ret\":", ""},
 	[FIELD_ERROR] = {",\"error\":{\"code\":\"", "\"}"},
@@ -33,6 +34,7 @@ static const struct {
 	[FIELD_DEVICE] = {",\"device\":", ""},
 	[FIELD_STREAM] = {",\"stream\":", ""},
 	[FIELD_KERNEL] = {",\"kernel\":\"", "\""},
+	[FIELD_KERNEL_MANGLED] = {",\"kernel_mangled\":\"", "\""},
 	[FIELD_KERNEL_HANDLE] = {",\"kernel_handle\":", ""},
 	[FIELD_GRID] = {",\"grid\":", ""},
 	[FIELD_BLOCK] = {",\"block\":", ""},
@@ -262,6 +264,7 @@ static size_t ecs_call(struct encoder *encoder, const struct call *call, struct 
 	p = put_fragment(p, f->text, f->rows[call->row_id].second);
 	if (encoder->nested)
 		p = put_nesting(p, f, call->rec);
+	p = put_weight(p, f, call->rec);
 	if (call->row->ret == TABLE_RET_STATUS && call->status != CALL_UNFINISHED)
 		p = put_signed(p, f, FIELD_RET, call->ret);
 	p = put_fragment(p, f->text, f->status[call->status].second);

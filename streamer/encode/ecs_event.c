@@ -31,6 +31,8 @@ static const struct place {
 	{"major", "cuda", "major"},
 	{"functions", "cuda", "functions"},
 	{"failed", "cuda", "failed"},
+	{"failed_error", "cuda", "failed_error"},
+	{"since_mapping_ns", "cuda", "since_mapping_ns"},
 	{"method", "cuda", "method"},
 	{"version", "cuda", "version"},
 	{"kernel_release", "cuda", "kernel_release"},

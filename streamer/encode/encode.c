@@ -49,6 +49,7 @@ const char *const encode_keys[] = {
 	"symbol",
 	"depth",
 	"parent",
+	"sample_n",
 	"duration_ns",
 	"ret",
 	"status",
@@ -59,6 +60,7 @@ const char *const encode_keys[] = {
 	"device",
 	"stream",
 	"kernel",
+	"kernel_mangled",
 	"kernel_handle",
 	"grid",
 	"block",
@@ -85,6 +87,8 @@ const char *const encode_keys[] = {
 	"major",
 	"functions",
 	"failed",
+	"failed_error",
+	"since_mapping_ns",
 	"reason",
 	/* loss */
 	"source",
@@ -111,8 +115,6 @@ const char *const encode_keys[] = {
 	"exit_code",
 	"calls",
 	"sinks",
-	/* reserved for the name of a launched kernel */
-	"kernel",
 	NULL,
 };
 

@@ -31,16 +31,19 @@ enum encode_field {
 	FIELD_SYMBOL,
 	FIELD_DEPTH,
 	FIELD_PARENT,
+	FIELD_SAMPLE_N,
 	FIELD_DURATION_NS,
 	FIELD_RET,
 	FIELD_STATUS,
 	FIELD_ERROR,
 	FIELD_ERROR_MESSAGE,
-	FIELD_BYTES, /* the normalised keys, in the order of enum table_key_id but for `kernel` */
+	FIELD_BYTES, /* the normalised keys, in the order of enum table_key_id but for `kernel` and
+			`kernel_mangled` */
 	FIELD_DIRECTION,
 	FIELD_DEVICE,
 	FIELD_STREAM,
 	FIELD_KERNEL,
+	FIELD_KERNEL_MANGLED,
 	FIELD_KERNEL_HANDLE,
 	FIELD_GRID,
 	FIELD_BLOCK,

@@ -21,7 +21,7 @@
 	(FIELD_BIT(FIELD_TS) | FIELD_BIT(FIELD_COMM) | FIELD_BIT(FIELD_THREAD) | FIELD_BIT(FIELD_EXE) | \
 	 FIELD_BIT(FIELD_CMDLINE) | FIELD_BIT(FIELD_CGROUP) | FIELD_BIT(FIELD_CONTAINER_ID) |           \
 	 FIELD_BIT(FIELD_POD_UID) | FIELD_BIT(FIELD_ERROR) | FIELD_BIT(FIELD_DIRECTION) |               \
-	 FIELD_BIT(FIELD_KERNEL))
+	 FIELD_BIT(FIELD_KERNEL) | FIELD_BIT(FIELD_KERNEL_MANGLED))
 
 /* A key with a constant text. */
 static void add_text(struct fragments *f, const struct encoder_options *options, enum encode_field field,
@@ -170,6 +170,7 @@ static char *put_head(char *p, struct encoder *encoder, const struct call *call,
 	p = put_fragment(p, f->text, f->rows[call->row_id].first);
 	if (encoder->nested)
 		p = put_nesting(p, f, call->rec);
+	p = put_weight(p, f, call->rec);
 	p = put_number(p, f, FIELD_DURATION_NS, encode_duration(call->rec));
 	p = put_result(p, f, call);
 	return put_keys(p, f, call);

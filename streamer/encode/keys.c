@@ -76,14 +76,21 @@ static char *put_stream(char *p, const struct fragments *f, const struct call_ke
 	return put_hex_key(p, f, FIELD_STREAM, keys->stream);
 }
 
-/* Either of them may be unwanted. */
+static char *put_kernel_name(char *p, const struct fragments *f, enum encode_field field, const char *name,
+			     uint32_t len)
+{
+	if (!name || !f->open[field].len)
+		return p;
+	p = put_fragment(p, f->text, f->open[field]);
+	p = put_bytes(p, name, len);
+	return put_fragment(p, f->text, f->close[field]);
+}
+
+/* Any of them may be unwanted. */
 static char *put_kernel(char *p, const struct fragments *f, const struct call_keys *keys)
 {
-	if (keys->kernel && f->open[FIELD_KERNEL].len) {
-		p = put_fragment(p, f->text, f->open[FIELD_KERNEL]);
-		p = put_bytes(p, keys->kernel, keys->kernel_len);
-		p = put_fragment(p, f->text, f->close[FIELD_KERNEL]);
-	}
+	p = put_kernel_name(p, f, FIELD_KERNEL, keys->kernel, keys->kernel_len);
+	p = put_kernel_name(p, f, FIELD_KERNEL_MANGLED, keys->kernel_mangled, keys->kernel_mangled_len);
 	if (f->open[FIELD_KERNEL_HANDLE].len)
 		p = put_hex_key(p, f, FIELD_KERNEL_HANDLE, keys->kernel_handle);
 	return p;

@@ -77,6 +77,12 @@ static inline char *put_nesting(char *p, const struct fragments *f, const struct
 	return p;
 }
 
+/** put_weight - append `sample_n` where a call stands for more than itself, unchecked */
+static inline char *put_weight(char *p, const struct fragments *f, const struct rec_call *rec)
+{
+	return rec->sample_n > 1 ? put_number(p, f, FIELD_SAMPLE_N, rec->sample_n) : p;
+}
+
 /**
  * write_arguments - append `args` and `out`, as far as there is room
  * @limit: where the line's end must begin

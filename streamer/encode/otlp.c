@@ -8,7 +8,7 @@
  *	trace "spanId" span "parentSpanId" parent
  *	name kind start end status "attributes":[ seq
  *	thread.id thread.name				the thread's second part
- *	api family symbol depth parent ret status error keys args out
+ *	api family symbol depth parent sample_n ret status error keys args out
  *	tail
  */
 #include <string.h>
@@ -42,6 +42,7 @@ static const struct {
 	[FIELD_CONTAINER_ID] = {TEXT("container.id"), TEXT_END},
 	[FIELD_POD_UID] = {TEXT("k8s.pod.uid"), TEXT_END},
 	[FIELD_DEPTH] = {INT("cuda.depth"), INT_END},
+	[FIELD_SAMPLE_N] = {INT("cuda.sample_n"), INT_END},
 	[FIELD_RET] = {INT("cuda.ret"), INT_END},
 	[FIELD_ERROR] = {TEXT("error.type"), TEXT_END},
 	[FIELD_BYTES] = {INT("cuda.bytes"), INT_END},
@@ -49,6 +50,7 @@ static const struct {
 	[FIELD_DEVICE] = {INT("cuda.device"), INT_END},
 	[FIELD_STREAM] = {HEX("cuda.stream"), HEX_END},
 	[FIELD_KERNEL] = {TEXT("cuda.kernel"), TEXT_END},
+	[FIELD_KERNEL_MANGLED] = {TEXT("cuda.kernel_mangled"), TEXT_END},
 	[FIELD_KERNEL_HANDLE] = {HEX("cuda.kernel_handle"), HEX_END},
 	[FIELD_GRID] = {ANY("cuda.grid"), ANY_END},
 	[FIELD_BLOCK] = {ANY("cuda.block"), ANY_END},
@@ -266,6 +268,7 @@ static char *put_attributes(char *p, const struct encoder *encoder, const struct
 	p = put_fragment(p, f->text, f->rows[call->row_id].second);
 	if (encoder->nested)
 		p = put_nesting(p, f, call->rec);
+	p = put_weight(p, f, call->rec);
 	if (call->row->ret == TABLE_RET_STATUS && call->status != CALL_UNFINISHED)
 		p = put_signed(p, f, FIELD_RET, call->ret);
 	p = put_fragment(p, f->text, f->status[call->status].first);

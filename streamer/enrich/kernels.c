@@ -79,6 +79,7 @@ struct kernels {
 	size_t nslots, n, nhandles;
 	struct process *last; /* of the last look-up */
 	struct queued *first, **end;
+	struct name *found; /* by the last kernels_find() or kernels_guess(), or NULL */
 	kernels_guess_fn guess;
 	void *guess_ctx;
 };
@@ -503,7 +504,19 @@ static const char *entry_shown(struct kernels *kernels, const struct entry *entr
 {
 	if (!entry->name->len)
 		return NULL;
-	return names_shown(&kernels->names, entry->name, kernels->style == KERNELS_DEMANGLED, ret_len);
+	kernels->found = entry->name;
+	return names_shown(&kernels->names, entry->name, kernels->style != KERNELS_MANGLED, ret_len);
+}
+
+const char *kernels_mangled(struct kernels *kernels, uint32_t *ret_len)
+{
+	struct name *found = kernels->found;
+	const char *mangled;
+
+	if (kernels->style != KERNELS_BOTH || !found || strncmp(found->text, "_Z", 2) != 0)
+		return NULL;
+	mangled = names_plain(&kernels->names, found, ret_len);
+	return found->shown_len + *ret_len <= DECODE_MAX_KERNEL ? mangled : NULL;
 }
 
 const char *kernels_find(struct kernels *kernels, uint32_t tgid, uint64_t handle, uint32_t *ret_len)
@@ -511,6 +524,7 @@ const char *kernels_find(struct kernels *kernels, uint32_t tgid, uint64_t handle
 	struct process *process = process_find(kernels, tgid);
 	const struct entry *entry = process ? entry_find(process, handle) : NULL;
 
+	kernels->found = NULL;
 	return entry ? entry_shown(kernels, entry, ret_len) : NULL;
 }
 
@@ -519,6 +533,7 @@ const char *kernels_guess(struct kernels *kernels, uint32_t tgid, uint64_t handl
 	struct process *process = kernels->guess ? process_get(kernels, tgid) : NULL;
 	const struct entry *entry = process ? entry_find(process, handle) : NULL;
 
+	kernels->found = NULL;
 	if (process && !entry)
 		entry = entry_guess(kernels, process, handle);
 	return entry ? entry_shown(kernels, entry, ret_len) : NULL;

@@ -18,7 +18,7 @@
 #include "../decode/decode.h"
 
 /* How names are shown. */
-enum kernels_style { KERNELS_DEMANGLED, KERNELS_MANGLED, KERNELS_OFF };
+enum kernels_style { KERNELS_DEMANGLED, KERNELS_MANGLED, KERNELS_OFF, KERNELS_BOTH };
 
 struct kernels;
 
@@ -59,6 +59,11 @@ void kernels_guess_by(struct kernels *kernels, kernels_guess_fn fn, void *ctx);
 /** kernels_guess - as kernels_find(), where that knows nothing: ask, and remember the answer, also if it is
  * none */
 const char *kernels_guess(struct kernels *kernels, uint32_t tgid, uint64_t handle, uint32_t *ret_len);
+
+/** kernels_mangled - the name that was found last, as the compiler wrote it, with KERNELS_BOTH; NULL where
+ * that is what was found, and where both are longer than DECODE_MAX_KERNEL. Good until the next call on the
+ * cache. */
+const char *kernels_mangled(struct kernels *kernels, uint32_t *ret_len);
 
 /** kernels_fork - a process has forked: the new one has what it had, names that settled until now */
 void kernels_fork(struct kernels *kernels, const struct rec_fork *rec);

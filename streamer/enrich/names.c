@@ -79,8 +79,10 @@ struct name *names_get(struct names *names, const char *text, size_t len)
 
 static void free_name(struct names *names, struct name *name)
 {
-	names->bytes -= sizeof(*name) + name->len + 1 + (name->shown ? name->shown_len + 1 : 0);
+	names->bytes -= sizeof(*name) + name->len + 1 + (name->shown ? name->shown_len + 1 : 0) +
+			(name->plain ? name->plain_len + 1 : 0);
 	free(name->shown);
+	free(name->plain);
 	free(name);
 }
 
@@ -137,6 +139,17 @@ const char *names_shown(struct names *names, struct name *name, bool demangle, u
 	}
 	*ret_len = name->shown_len;
 	return name->shown;
+}
+
+const char *names_plain(struct names *names, struct name *name, uint32_t *ret_len)
+{
+	if (!name->plain) {
+		name->plain = escape(name->text, name->len, &name->plain_len);
+		if (name->plain)
+			names->bytes += name->plain_len + 1;
+	}
+	*ret_len = name->plain_len;
+	return name->plain;
 }
 
 void names_free(struct names *names)

@@ -11,6 +11,8 @@ struct name {
 	uint64_t hash;
 	char *shown; /* made at first use: the inside of a JSON string */
 	uint32_t shown_len;
+	char *plain; /* made when it is asked for: the same without demangling */
+	uint32_t plain_len;
 	size_t len;
 	char text[]; /* as the program had it */
 };
@@ -33,6 +35,8 @@ void names_put(struct names *names, struct name *name);
  * NULL when out of memory.
  */
 const char *names_shown(struct names *names, struct name *name, bool demangle, uint32_t *ret_len);
+/** names_plain - not demangled, in the same form */
+const char *names_plain(struct names *names, struct name *name, uint32_t *ret_len);
 void names_free(struct names *names);
 
 #endif

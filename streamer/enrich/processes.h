@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "../decode/decode.h"
+#include "../route/rate.h"
 #include "environs.h"
 
 #define PROCESSES_MAX        65536
@@ -47,6 +48,7 @@ struct process {
 		uint64_t calls, errors;
 		uint64_t bytes[TABLE_P2P + 1]; /* by enum table_direction */
 	} total;
+	struct rate rate; /* of its events; the router's */
 	struct process_device *devices;
 	unsigned ndevices;
 	size_t refs;

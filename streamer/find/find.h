@@ -71,6 +71,7 @@ struct find_file {
 	pid_t pid;                   /* process that maps it, or 0 */
 	uint64_t map_start, map_end; /* of that mapping, 0 when pid is 0 */
 	uint64_t map_offset;         /* in the file, of map_start */
+	uint64_t mapped_ns;          /* CLOCK_MONOTONIC, when that mapping was made; 0: not known */
 	bool deleted;
 };
 
@@ -92,7 +93,7 @@ int find_mapping(pid_t pid, uint64_t address, find_fn fn, void *ctx);
 /** find_in_processes - the same over all processes; those that end meanwhile are skipped */
 int find_in_processes(find_fn fn, void *ctx);
 /** find_in_cache - libcudart.so* and libcuda.so* that ld.so would find on this host:
- * /etc/ld.so.cache, the default directories, LD_LIBRARY_PATH */
+ * /etc/ld.so.cache, the default directories, LD_LIBRARY_PATH, toolkits, conda, Python packages */
 int find_in_cache(find_fn fn, void *ctx);
 /** find_by_glob - files of a path or glob; -ENOENT when there is none */
 int find_by_glob(const char *pattern, find_fn fn, void *ctx);

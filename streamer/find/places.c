@@ -41,7 +41,17 @@ static const char *const directories[] = {
 	"/run/opengl-driver/lib", /* drivers */
 	"/usr/lib/wsl/lib",
 	"/usr/lib/x86_64-linux-gnu/nvidia/current",
+	"/opt/*conda*/lib",
+	"/opt/*conda*/envs/*/lib", /* conda */
 };
+
+/* Pythons whose packages may bring copies. Nothing below home directories: those may be other machines'. */
+static const char *const pythons[] = {
+	"/usr/lib", "/usr/local/lib", "/opt/*/lib", "/opt/*/{.venv,venv}/lib", "/opt/*/envs/*/lib",
+};
+
+/* The wheels' own directories, and those of PyTorch's older wheels. */
+#define WHEELS "/python3*/{site,dist}-packages/{nvidia/*/lib,torch/lib}"
 
 bool find_looks_like_cuda(const char *path)
 {
@@ -102,10 +112,38 @@ static int offer_directories(struct places *places, const char *pattern)
 	glob_t found = {0};
 	int result = 0;
 
-	if (glob(pattern, 0, NULL, &found) == 0)
+	if (glob(pattern, GLOB_BRACE, NULL, &found) == 0)
 		for (size_t i = 0; i < found.gl_pathc && !result; i++)
 			result = offer_directory(places, found.gl_pathv[i]);
 	globfree(&found);
+	return result;
+}
+
+static int offer_wheels(struct places *places, const char *lib)
+{
+	char pattern[PATH_SIZE];
+
+	return snprintf(pattern, sizeof(pattern), "%s" WHEELS, lib) < (int)sizeof(pattern)
+		       ? offer_directories(places, pattern)
+		       : 0;
+}
+
+/* What conda and venv say of the environment that is active. */
+static int offer_environment(struct places *places)
+{
+	static const char *const variables[] = {"CONDA_PREFIX", "VIRTUAL_ENV"};
+	char lib[PATH_SIZE];
+	int result = 0;
+
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]) && !result; i++) {
+		const char *prefix = getenv(variables[i]);
+
+		if (!prefix || snprintf(lib, sizeof(lib), "%s/lib", prefix) >= (int)sizeof(lib))
+			continue;
+		result = offer_directory(places, lib);
+		if (!result)
+			result = offer_wheels(places, lib);
+	}
 	return result;
 }
 
@@ -166,18 +204,18 @@ static int offer_cache(struct places *places)
 int find_in_cache(find_fn fn, void *ctx)
 {
 	struct places places = {.fn = fn, .ctx = ctx};
-	const char *library_path = getenv("LD_LIBRARY_PATH"), *conda = getenv("CONDA_PREFIX");
-	char directory[PATH_SIZE];
+	const char *library_path = getenv("LD_LIBRARY_PATH");
 	int result;
 
 	result = library_path && *library_path ? offer_search_path(&places, library_path) : 0;
-	if (!result && conda &&
-	    snprintf(directory, sizeof(directory), "%s/lib", conda) < (int)sizeof(directory))
-		result = offer_directory(&places, directory);
+	if (!result)
+		result = offer_environment(&places);
 	if (!result)
 		result = offer_cache(&places);
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]) && !result; i++)
 		result = offer_directories(&places, directories[i]);
+	for (size_t i = 0; i < sizeof(pythons) / sizeof(pythons[0]) && !result; i++)
+		result = offer_wheels(&places, pythons[i]);
 	seen_free(&places.seen);
 	return result;
 }

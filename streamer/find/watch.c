@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "watch.h"
@@ -59,6 +60,10 @@ static int ring_open(struct find_watch *watch, struct cpu_ring *ring, pid_t pid,
 		.inherit = pid != 0,
 		.watermark = 1,
 		.wakeup_watermark = 1,
+		.sample_type = PERF_SAMPLE_TIME, /* a u64 behind each record */
+		.sample_id_all = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
 	};
 	struct epoll_event event = {.events = EPOLLIN};
 	long page = sysconf(_SC_PAGESIZE);
@@ -146,7 +151,7 @@ static void show(const struct mmap2 *m, size_t size, find_fn fn, void *ctx)
 {
 	static const char deleted[] = " (deleted)";
 	struct find_file file = {.dev = makedev(m->maj, m->min), .ino = m->ino, .pid = m->pid};
-	size_t len = strnlen(m->filename, size - sizeof(*m));
+	size_t len = strnlen(m->filename, size - sizeof(*m) - sizeof(uint64_t));
 	char path[4096 + sizeof(deleted)];
 
 	if (len == 0 || len >= sizeof(path) || m->filename[0] != '/' || m->filename[1] == '/' || !m->ino)
@@ -161,6 +166,7 @@ static void show(const struct mmap2 *m, size_t size, find_fn fn, void *ctx)
 	file.map_start = m->addr;
 	file.map_end = m->addr + m->len;
 	file.map_offset = m->pgoff;
+	memcpy(&file.mapped_ns, (const char *)m + size - sizeof(file.mapped_ns), sizeof(file.mapped_ns));
 	fn(ctx, &file);
 }
 
@@ -176,7 +182,8 @@ static unsigned long ring_read(struct find_watch *watch, struct cpu_ring *ring, 
 		if (header->size < sizeof(*header))
 			break; /* cannot be: give the ring up until its next record */
 		copy_out(ring, tail, header, header->size);
-		if (header->type == PERF_RECORD_MMAP2 && header->size > sizeof(struct mmap2))
+		if (header->type == PERF_RECORD_MMAP2 &&
+		    header->size > sizeof(struct mmap2) + sizeof(uint64_t))
 			show((const void *)header, header->size, fn, ctx);
 		else if (header->type == PERF_RECORD_LOST && header->size >= sizeof(struct lost))
 			dropped += ((const struct lost *)header)->lost;

@@ -97,6 +97,8 @@ int dispatch_new(const struct config *config, const struct forms *forms, const u
 		err = gate_new(config->sinks, bits, config->nsinks, &dispatch->gate);
 	}
 	if (!err)
+		err = rules_new(config, &dispatch->rules);
+	if (!err)
 		err = make_encoders(dispatch, forms, run, error, error_size);
 	if (err)
 		dispatch_free(dispatch);
@@ -110,6 +112,7 @@ void dispatch_free(struct dispatch *dispatch)
 	if (!dispatch)
 		return;
 	gate_free(dispatch->gate);
+	rules_free(dispatch->rules);
 	for (size_t i = 0; i < FORMS_MAX; i++) {
 		encoder_free(dispatch->encoders[i]);
 		encoder_free(dispatch->loss_encoders[i]);

@@ -9,12 +9,14 @@
 #include "../encode/encode.h"
 #include "../enrich/enrich.h"
 #include "gate.h"
+#include "rules.h"
 
 _Static_assert(FORMS_MAX <= THREAD_PREFIXES, "each form keeps what it says of a thread in a slot of its own");
 
 struct dispatch {
 	const struct config *config;              /* kept */
 	uint8_t bits[FORMS_MAX_SINKS];            /* of each of its sinks */
+	struct rules *rules;                      /* NULL: every call becomes an event */
 	struct gate *gate;                        /* NULL: every sink takes every call */
 	size_t n;                                 /* forms */
 	struct encoder *encoders[FORMS_MAX];      /* the reader's */

@@ -4,35 +4,30 @@
 #include <string.h>
 
 #include "filter.h"
+#include "matcher.h"
 
 struct filter {
 	uint64_t status; /* bit per enum call_status */
-	uint64_t min_duration_ns;
+	uint64_t min_duration_ns, max_duration_ns;
 	int64_t min_bytes;         /* 0: also calls without `bytes` */
-	bool *rows;                /* [table_nrows]; NULL: all */
+	bool *rows;                /* [table_nrows] */
 	bool *errors[TABLE_NAPIS]; /* [table_nerrors]; NULL: all, and calls without an error */
+	struct matcher *processes; /* NULL: all */
 };
 
 static bool is_empty(const struct config_filter *config)
 {
 	return !config->status && !config->errors.n && !config->functions.n && !config->families &&
-	       !config->min_duration_ns && !config->min_bytes;
+	       !config->min_duration_ns && !config->max_duration_ns && !config->min_bytes &&
+	       matcher_is_empty(&config->patterns);
 }
 
 static int make_rows(struct filter *filter, const struct config_filter *config)
 {
-	if (!config->functions.n && !config->families)
-		return 0;
 	filter->rows = calloc(table_nrows, sizeof(*filter->rows));
 	if (!filter->rows)
 		return -ENOMEM;
-	for (unsigned row = 0; !config->functions.n && row < table_nrows; row++)
-		filter->rows[row] = true;
-	for (size_t i = 0; i < config->functions.n; i++)
-		for (int row = -1; table_next(config->functions.list[i], &row);)
-			filter->rows[row] = true;
-	for (unsigned row = 0; config->families && row < table_nrows; row++)
-		filter->rows[row] &= config->families[table_rows[row].family];
+	config_filter_rows(config, filter->rows);
 	return 0;
 }
 
@@ -62,7 +57,9 @@ int filter_make(const struct config_filter *config, struct filter **ret_filter)
 	filter->status = config->status ? config->status : UINT64_MAX;
 	filter->min_duration_ns = config->min_duration_ns;
 	filter->min_bytes = config->min_bytes < INT64_MAX ? (int64_t)config->min_bytes : INT64_MAX;
-	if (make_rows(filter, config) || make_errors(filter, &config->errors)) {
+	filter->max_duration_ns = config->max_duration_ns ? config->max_duration_ns : UINT64_MAX;
+	if (make_rows(filter, config) || make_errors(filter, &config->errors) ||
+	    matcher_make(&config->patterns, &filter->processes)) {
 		filter_free(filter);
 		return -ENOMEM;
 	}
@@ -77,6 +74,7 @@ void filter_free(struct filter *filter)
 	free(filter->rows);
 	for (int api = 0; api < TABLE_NAPIS; api++)
 		free(filter->errors[api]);
+	matcher_free(filter->processes);
 	free(filter);
 }
 
@@ -93,12 +91,13 @@ static bool has_bytes(const struct filter *filter, const struct call *call)
 	       (call->keys.present & 1u << TABLE_KEY_BYTES && call->keys.bytes >= filter->min_bytes);
 }
 
-bool filter_match(const struct filter *filter, const struct call *call)
+bool filter_match(const struct filter *filter, const struct call *call, const struct thread *thread)
 {
 	const struct rec_call *rec = call->rec;
+	uint64_t duration = rec->end_ns > rec->start_ns ? rec->end_ns - rec->start_ns : 0;
 
-	return filter->status >> call->status & 1 && (!filter->rows || filter->rows[call->row_id]) &&
-	       (!filter->min_duration_ns ||
-		(rec->end_ns > rec->start_ns && rec->end_ns - rec->start_ns >= filter->min_duration_ns)) &&
-	       has_error(filter, call) && has_bytes(filter, call);
+	return filter->status >> call->status & 1 && filter->rows[call->row_id] &&
+	       duration >= filter->min_duration_ns && duration <= filter->max_duration_ns &&
+	       has_error(filter, call) && has_bytes(filter, call) &&
+	       (!filter->processes || matcher_match(filter->processes, thread));
 }

@@ -6,6 +6,7 @@
 #define CUDATAP_FILTER_H
 
 #include "../decode/decode.h"
+#include "../enrich/enrich.h"
 #include "../../config/config.h"
 
 struct filter;
@@ -15,7 +16,7 @@ struct filter;
 int filter_make(const struct config_filter *config, struct filter **ret_filter);
 void filter_free(struct filter *filter);
 
-/** filter_match - do all conditions hold for a call? */
-bool filter_match(const struct filter *filter, const struct call *call);
+/** filter_match - do all conditions hold for a call, and for who made it? */
+bool filter_match(const struct filter *filter, const struct call *call, const struct thread *thread);
 
 #endif

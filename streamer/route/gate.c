@@ -65,7 +65,8 @@ void gate_continue(struct gate *gate, const struct gate *before)
 		}
 }
 
-uint64_t gate_call(struct gate *gate, struct fanout *fanout, const struct call *call)
+uint64_t gate_call(struct gate *gate, struct fanout *fanout, const struct call *call,
+		   const struct thread *thread)
 {
 	uint64_t filtered = 0, limited = 0;
 
@@ -74,7 +75,7 @@ uint64_t gate_call(struct gate *gate, struct fanout *fanout, const struct call *
 	for (size_t i = 0; i < gate->ndoors; i++) {
 		struct door *door = &gate->doors[i];
 
-		if (door->filter && !filter_match(door->filter, call))
+		if (door->filter && !filter_match(door->filter, call, thread))
 			filtered |= door->sink;
 		else if (door->rate.per_second && !rate_take(&door->rate, call->rec->end_ns))
 			limited |= door->sink;

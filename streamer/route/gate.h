@@ -24,6 +24,7 @@ void gate_free(struct gate *gate);
  * The others are told: fanout_withhold(). Call it once for each call. @gate NULL: all.
  * Events that are no calls are for every sink and do not come here.
  */
-uint64_t gate_call(struct gate *gate, struct fanout *fanout, const struct call *call);
+uint64_t gate_call(struct gate *gate, struct fanout *fanout, const struct call *call,
+		   const struct thread *thread);
 
 #endif

@@ -258,13 +258,11 @@ static int guess_kernel(void *ctx, uint32_t tgid, uint64_t handle, char *name)
 }
 
 /* The name of the kernel that a call launches. It may have come into its ring since the turn began. */
-static void name_kernel(struct known *known, struct call *call)
+static void find_kernel(struct known *known, struct call *call)
 {
 	uint32_t tgid = call->rec->pid_tgid >> 32;
 	struct call_keys *keys = &call->keys;
 
-	if (!known->kernels || !(keys->present & 1u << TABLE_KEY_KERNEL_HANDLE))
-		return;
 	kernels_settle(known->kernels, call->rec->end_ns);
 	keys->kernel = kernels_find(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
 	if (keys->kernel)
@@ -274,6 +272,17 @@ static void name_kernel(struct known *known, struct call *call)
 	keys->kernel = kernels_find(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
 	if (!keys->kernel)
 		keys->kernel = kernels_guess(known->kernels, tgid, keys->kernel_handle, &keys->kernel_len);
+}
+
+static void name_kernel(struct known *known, struct call *call)
+{
+	struct call_keys *keys = &call->keys;
+
+	if (!known->kernels || !(keys->present & 1u << TABLE_KEY_KERNEL_HANDLE))
+		return;
+	find_kernel(known, call);
+	if (keys->kernel)
+		keys->kernel_mangled = kernels_mangled(known->kernels, &keys->kernel_mangled_len);
 }
 
 struct thread *known_call(struct known *known, struct call *call)

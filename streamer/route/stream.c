@@ -18,6 +18,7 @@
 #include "gate.h"
 #include "known.h"
 #include "losses.h"
+#include "rules.h"
 #include "stream.h"
 
 #define SECOND 1000000000ull
@@ -39,7 +40,7 @@ struct stream {
 	pthread_mutex_t loss_lock;
 	struct losses losses;
 	uint64_t seq, last_tick_ns;
-	_Atomic uint64_t emitted, unfinished, undecodable, events;
+	_Atomic uint64_t emitted, unfinished, undecodable, filtered, limited, events;
 	pthread_t reader;
 	bool running;
 	atomic_bool stop;
@@ -86,7 +87,7 @@ static void emit_call(struct stream *stream, const struct call *call, struct thr
 
 	known_count(thread, call);
 	stream->seq++;
-	wanted = gate_call(dispatch->gate, stream->fanout, call);
+	wanted = gate_call(dispatch->gate, stream->fanout, call, thread);
 	for (form = 0; form < dispatch->n; form++) {
 		sinks = dispatch->sinks[form] & wanted;
 		if (!sinks)
@@ -272,10 +273,21 @@ static void take_call(struct stream *stream, const void *record, size_t size)
 
 	if (!decode_call(stream->options.plans, record, size, &call))
 		thread = known_call(stream->known, &call);
-	if (thread)
-		emit_call(stream, &call, thread);
-	else
+	if (!thread) {
 		count(&stream->undecodable); /* or no memory: the call is lost, and said to be */
+		return;
+	}
+	switch (rules_call(stream->dispatch->rules, &call, thread)) {
+	case RULED_EVENT:
+		emit_call(stream, &call, thread);
+		break;
+	case RULED_FILTERED:
+		count(&stream->filtered);
+		break;
+	case RULED_LIMITED:
+		count(&stream->limited);
+		break;
+	}
 }
 
 /* The look at open calls may have come too late: the call's end went into the ring before. */
@@ -532,6 +544,8 @@ void stream_totals(const struct stream *stream, struct stream_totals *ret_totals
 	ret_totals->emitted = atomic_load(&stream->emitted);
 	ret_totals->unfinished = atomic_load(&stream->unfinished);
 	ret_totals->undecodable = atomic_load(&stream->undecodable);
+	ret_totals->filtered = atomic_load(&stream->filtered);
+	ret_totals->rate_limited = atomic_load(&stream->limited);
 	ret_totals->events = atomic_load(&stream->events);
 }
 

@@ -83,7 +83,10 @@ struct stream_totals {
 	uint64_t emitted;     /* calls made into events, the unfinished ones included */
 	uint64_t unfinished;  /* of these */
 	uint64_t undecodable; /* records that contradict the table: a fault, counted as lost */
-	uint64_t events;      /* sequence numbers given out */
+	uint64_t
+		filtered; /* calls that the configuration's filter turned away here, not in the BPF program */
+	uint64_t rate_limited; /* calls of processes that made too many */
+	uint64_t events;       /* sequence numbers given out */
 };
 void stream_totals(const struct stream *stream, struct stream_totals *ret_totals);
 

@@ -30,6 +30,7 @@ struct target {
 	bool unmapped;    /* within one look */
 	pid_t mapper;     /* a process that mapped it when last looked at, 0: not known */
 	uint64_t map_start, map_end;
+	struct shown_key mapped_as; /* under which of its names */
 };
 
 struct trace {
@@ -164,9 +165,12 @@ struct reload {
 	struct config_strings paths; /* what it was made from */
 	struct config_changes changes;
 	uint8_t *row_state;
+	int rules_err; /* of rules_send() */
 	struct targets_difference difference;
 };
 
+/** reload_can - has the configuration a file that can be read again? */
+bool reload_can(const struct trace *trace);
 /** reload_open - 0 or a negative errno */
 int reload_open(struct trace *trace);
 void reload_close(struct trace *trace);

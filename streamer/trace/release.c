@@ -20,6 +20,7 @@
 #include <inttypes.h>
 #include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -85,19 +86,28 @@ void release_never(struct trace *trace, const struct find_file *file)
 			trace->targets[i].pinned = true;
 }
 
+/* The files that are looked for, under each of their names. */
+struct look {
+	struct trace *trace;
+	unsigned n;
+	struct {
+		const struct target *name;
+		struct target *probes;
+	} missing[];
+};
+
 /* One mapping of a process. Device and inode of overlays are not the same everywhere: the number or the name
  * make a file worth a closer look. */
 static int see_mapping(void *ctx, const struct find_file *file)
 {
 	const char *name = name_in(file->path);
-	struct trace *trace = ctx;
+	struct look *look = ctx;
 	unsigned i;
 
-	for (i = 0; i < trace->ntargets; i++) {
-		struct target *one = &trace->targets[i], *probes = one;
+	for (i = 0; i < look->n; i++) {
+		const struct target *one = look->missing[i].name;
+		struct target *probes = look->missing[i].probes;
 
-		if (one->gone && one->same_as)
-			probes = &trace->targets[one->same_as - 1];
 		if (!probes->unmapped ||
 		    (one->key.ino != file->ino && strcmp(name_in(one->path), name) != 0) ||
 		    !maps(file->pid, file->map_start, file->map_end, &one->key))
@@ -106,9 +116,32 @@ static int see_mapping(void *ctx, const struct find_file *file)
 		probes->mapper = file->pid;
 		probes->map_start = file->map_start;
 		probes->map_end = file->map_end;
-		release_keep(trace, probes);
+		probes->mapped_as = one->key;
+		release_keep(look->trace, probes);
 	}
 	return 0;
+}
+
+static struct look *look_new(struct trace *trace)
+{
+	struct look *look = malloc(sizeof(*look) + trace->ntargets * sizeof(look->missing[0]));
+	unsigned i;
+
+	if (!look)
+		return NULL;
+	look->trace = trace;
+	look->n = 0;
+	for (i = 0; i < trace->ntargets; i++) {
+		struct target *one = &trace->targets[i], *probes = one;
+
+		if (one->gone && one->same_as)
+			probes = &trace->targets[one->same_as - 1];
+		if (!probes->unmapped)
+			continue;
+		look->missing[look->n].name = one;
+		look->missing[look->n++].probes = probes;
+	}
+	return look;
 }
 
 /* Whoever skips files that are known skips this one no more, under none of its names. */
@@ -135,8 +168,9 @@ static unsigned mark_missing(struct trace *trace)
 	for (i = 0; i < trace->ntargets; i++) {
 		struct target *one = &trace->targets[i];
 
-		one->unmapped = !one->gone && !one->pinned &&
-				!(one->mapper && maps(one->mapper, one->map_start, one->map_end, &one->key));
+		one->unmapped =
+			!one->gone && !one->pinned &&
+			!(one->mapper && maps(one->mapper, one->map_start, one->map_end, &one->mapped_as));
 		missing += one->unmapped;
 	}
 	return missing;
@@ -146,9 +180,12 @@ static unsigned mark_missing(struct trace *trace)
 static uint64_t look_everywhere(struct trace *trace)
 {
 	uint64_t begun = control_now_ns();
+	struct look *look = look_new(trace);
+	int err = look ? find_in_processes(see_mapping, look) : -ENOMEM;
 	unsigned i;
 
-	if (find_in_processes(see_mapping, trace))
+	free(look);
+	if (err)
 		return control_now_ns() - begun; /* nobody can tell */
 	for (i = 0; i < trace->ntargets; i++) {
 		struct target *one = &trace->targets[i];

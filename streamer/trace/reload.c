@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../route/rules.h"
 #include "internal.h"
 
 #define SETTLE_NS     100000000ull  /* files have not changed for so long: they are whole */
@@ -36,7 +37,7 @@ static bool expired(int fd)
 
 /* ---- files that change ---- */
 
-static bool has_files(const struct trace *trace)
+bool reload_can(const struct trace *trace)
 {
 	return trace->cli->config_path && strcmp(trace->cli->config_path, "-") != 0;
 }
@@ -161,6 +162,7 @@ static json_t *at_border(void *ctx)
 		.flush_ns = config->ring.flush_ns,
 	};
 
+	reload->rules_err = rules_send(reload->trace->capture, config);
 	capture_switch(reload->trace->capture, &to);
 	return report_reload(reload);
 }
@@ -174,6 +176,9 @@ static void apply(struct reload *reload, struct stream_change *change)
 	reload->difference = targets_compare(trace, trace->row_state, reload->row_state);
 	targets_extend(trace, reload->row_state);
 	stream_switch(change, EVENT_RELOAD, at_border, reload, control_now_ns() + DRAIN_NS);
+	if (reload->rules_err)
+		log_msg("`processes`, `filter` and `sample` are as they were: %s",
+			strerror(-reload->rules_err));
 	/* with this goes all that uses the old one, but sinks, which have references */
 	stream_change_free(change);
 	config_free(trace->config);
@@ -192,7 +197,7 @@ void reload_run(struct trace *trace, const char *reason)
 	struct reload reload = {.trace = trace, .reason = reason, .start_ns = control_now_ns()};
 	struct stream_change *change = NULL;
 
-	if (!has_files(trace) || trace->draining)
+	if (!reload_can(trace) || trace->draining)
 		return;
 	if (!load(&reload) && !prepare(&reload, &change)) {
 		say_kept(&reload);
@@ -216,7 +221,7 @@ int reload_open(struct trace *trace)
 	trace->retire_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (trace->settle_fd < 0 || trace->retire_fd < 0)
 		return -errno;
-	if (!has_files(trace))
+	if (!reload_can(trace))
 		return 0;
 	trace->files = file_watch_new();
 	if (!trace->files)

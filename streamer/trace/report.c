@@ -90,8 +90,9 @@ json_t *report_start(const struct trace *trace)
 static uint64_t without_end(const struct capture_counters *c)
 {
 	static const enum rec_counter ends[] = {
-		REC_SUBMITTED, REC_UNFINISHED, REC_NESTED,     REC_MUTED,        REC_DUPLICATE_CALLS,
-		REC_UNPAIRED,  REC_LOST_RING,  REC_LOST_DEPTH, REC_LOST_STORAGE,
+		REC_SUBMITTED,       REC_UNFINISHED, REC_NESTED,       REC_MUTED,
+		REC_DUPLICATE_CALLS, REC_FILTERED,   REC_SAMPLED_OUT,  REC_UNPAIRED,
+		REC_LOST_RING,       REC_LOST_DEPTH, REC_LOST_STORAGE,
 	};
 	uint64_t open = c->v[REC_ENTRIES];
 	size_t i;
@@ -125,13 +126,15 @@ static json_t *calls_object(const struct trace *trace, const struct capture_coun
 			 (json_int_t)c->v[REC_LOST_STORAGE], "depth", (json_int_t)c->v[REC_LOST_DEPTH],
 			 "undecodable", (json_int_t)totals.undecodable);
 	return json_pack(
-		"{sI sI sI sI sI sI sI so sI sI sI sI sI sI}", "entries", (json_int_t)c->v[REC_ENTRIES],
-		"emitted", (json_int_t)(totals.emitted - totals.unfinished), "unfinished",
-		(json_int_t)totals.unfinished, "nested", (json_int_t)c->v[REC_NESTED], "muted",
-		(json_int_t)c->v[REC_MUTED], "duplicate", (json_int_t)c->v[REC_DUPLICATE_CALLS], "unpaired",
-		(json_int_t)c->v[REC_UNPAIRED], "lost", lost, "open", (json_int_t)open, "in_ring",
+		"{sI sI sI sI sI sI sI sI sI sI so sI sI sI sI sI sI}", "entries",
+		(json_int_t)c->v[REC_ENTRIES], "emitted", (json_int_t)(totals.emitted - totals.unfinished),
+		"unfinished", (json_int_t)totals.unfinished, "nested", (json_int_t)c->v[REC_NESTED], "muted",
+		(json_int_t)c->v[REC_MUTED], "filtered", (json_int_t)(c->v[REC_FILTERED] + totals.filtered),
+		"sampled_out", (json_int_t)c->v[REC_SAMPLED_OUT], "rate_limited",
+		(json_int_t)totals.rate_limited, "duplicate", (json_int_t)c->v[REC_DUPLICATE_CALLS],
+		"unpaired", (json_int_t)c->v[REC_UNPAIRED], "lost", lost, "open", (json_int_t)open, "in_ring",
 		(json_int_t)(c->v[REC_SUBMITTED] + c->v[REC_UNFINISHED] - totals.emitted -
-			     totals.undecodable),
+			     totals.undecodable - totals.filtered - totals.rate_limited),
 		"read_failed", (json_int_t)c->v[REC_READ_FAILED], "names_lost",
 		(json_int_t)c->v[REC_LOST_NAMES], "orphan_exits", (json_int_t)c->v[REC_ORPHAN_EXITS],
 		"environs_missed", (json_int_t)known_environs_missed(stream_known(trace->stream)));

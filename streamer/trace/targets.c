@@ -17,11 +17,20 @@
 #include "../route/known.h"
 #include "internal.h"
 
-static json_t *attach_body(const struct trace *trace, unsigned id, const struct capture_attached *result,
-			   uint64_t duration_ns)
+/* An open file that may get probes. */
+struct candidate {
+	int fd;
+	pid_t pid;          /* that maps it, or 0 */
+	uint64_t mapped_ns; /* when it did, CLOCK_MONOTONIC, or 0 */
+	const char *path;
+};
+
+static json_t *attach_body(const struct trace *trace, unsigned id, const struct candidate *candidate,
+			   const struct capture_attached *result, uint64_t start_ns)
 {
 	const struct target *target = &trace->targets[id - 1];
 	const struct find_image *image = &target->image;
+	uint64_t now = control_now_ns();
 	json_t *apis = json_array(), *body;
 	int i;
 
@@ -39,11 +48,16 @@ static json_t *attach_body(const struct trace *trace, unsigned id, const struct 
 		json_object_set_new(body, "major", json_integer(image->major));
 	json_object_set_new(body, "functions", json_integer(result->functions));
 	json_object_set_new(body, "failed", json_integer(result->failed));
+	if (result->failed)
+		json_object_set_new(body, "failed_error", json_string(strerror(result->error)));
 	json_object_set_new(body, "method",
 			    json_string(capture_method_names[capture_method(trace->capture)]));
 	if (target->pid)
 		json_object_set_new(body, "pid", json_integer(target->pid));
-	json_object_set_new(body, "duration_ns", json_integer(duration_ns));
+	json_object_set_new(body, "duration_ns", json_integer((json_int_t)(now - start_ns)));
+	if (candidate && candidate->mapped_ns && now > candidate->mapped_ns)
+		json_object_set_new(body, "since_mapping_ns",
+				    json_integer((json_int_t)(now - candidate->mapped_ns)));
 	return body;
 }
 
@@ -57,14 +71,14 @@ static int watch_changes(const struct trace *trace, int fd)
 }
 
 /* Takes the image over. Returns the attach id, or 0 when out of memory. */
-static unsigned remember(struct trace *trace, int fd, const struct shown_key *key, const char *path,
-			 pid_t pid, struct find_image *image)
+static unsigned remember(struct trace *trace, const struct candidate *candidate, const struct shown_key *key,
+			 struct find_image *image)
 {
 	struct target *grown = reallocarray(trace->targets, trace->ntargets + 1, sizeof(*grown));
-	struct target target = {.path = strdup(path),
-				.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
+	struct target target = {.path = strdup(candidate->path),
+				.fd = fcntl(candidate->fd, F_DUPFD_CLOEXEC, 0),
 				.image = *image,
-				.pid = pid,
+				.pid = candidate->pid,
 				.key = *key,
 				.change = -1};
 
@@ -154,8 +168,9 @@ static void say_attach(struct trace *trace, const char *path, size_t n, int err,
 	}
 }
 
-/* Probes on what a selection wants and has none. */
-static void attach_missing(struct trace *trace, unsigned id, const uint8_t *state)
+/* Probes on what a selection wants and has none. @candidate: as it was found just now, or NULL */
+static void attach_missing(struct trace *trace, unsigned id, const struct candidate *candidate,
+			   const uint8_t *state)
 {
 	struct target *target = &trace->targets[id - 1];
 	struct capture_attached result;
@@ -179,7 +194,7 @@ static void attach_missing(struct trace *trace, unsigned id, const uint8_t *stat
 	trace->nattached += !target->was_probed;
 	target->was_probed = true;
 	known_attached(stream_known(trace->stream), id);
-	stream_post(trace->stream, EVENT_ATTACH, attach_body(trace, id, &result, control_now_ns() - start));
+	stream_post(trace->stream, EVENT_ATTACH, attach_body(trace, id, candidate, &result, start));
 }
 
 struct target *targets_find_probed(struct trace *trace, const struct shown_key *key)
@@ -219,7 +234,7 @@ static void detach_outdated(struct trace *trace, const struct shown_key *key)
 }
 
 /* Look into an open file once. Returns the result of find_image_read(), or 1 for a file seen before. */
-static int look(struct trace *trace, pid_t pid, int fd, const char *path)
+static int look(struct trace *trace, const struct candidate *candidate)
 {
 	struct target *target;
 	struct find_image image;
@@ -227,7 +242,7 @@ static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 	unsigned id;
 	int err;
 
-	err = shown_key(fd, "", AT_EMPTY_PATH, &key);
+	err = shown_key(candidate->fd, "", AT_EMPTY_PATH, &key);
 	if (err != 1)
 		return err ? err : -EINVAL;
 	if (shown_has(trace->looked, &key))
@@ -240,26 +255,33 @@ static int look(struct trace *trace, pid_t pid, int fd, const char *path)
 	}
 	targets_changes(trace); /* of the past; what comes later concerns the new probes */
 	detach_outdated(trace, &key);
-	err = find_image_read(fd, &image);
+	err = find_image_read(candidate->fd, &image);
 	if (err)
 		return err;
-	id = remember(trace, fd, &key, path, pid, &image);
+	id = remember(trace, candidate, &key, &image);
 	if (id) {
 		say_unknown(&trace->targets[id - 1], trace->row_state);
-		attach_missing(trace, id, trace->row_state);
+		attach_missing(trace, id, candidate, trace->row_state);
 	} else {
-		log_msg("%s: cannot probe: out of memory", path);
+		log_msg("%s: cannot probe: out of memory", candidate->path);
 		find_image_free(&image);
 	}
 	return 0;
 }
 
+static void show(struct trace *trace, const struct candidate *candidate)
+{
+	int err = look(trace, candidate);
+
+	if (err < 0 && err != FIND_NO_CUDA && find_looks_like_cuda(candidate->path))
+		log_msg("%s: not traced: %s", candidate->path, find_error_text(err));
+}
+
 void targets_show(struct trace *trace, pid_t pid, int fd, const char *path)
 {
-	int err = look(trace, pid, fd, path);
+	struct candidate candidate = {.fd = fd, .pid = pid, .path = path};
 
-	if (err < 0 && err != FIND_NO_CUDA && find_looks_like_cuda(path))
-		log_msg("%s: not traced: %s", path, find_error_text(err));
+	show(trace, &candidate);
 }
 
 /* Whether a file was looked into, without opening it. Inode numbers are given away again, and a file
@@ -279,6 +301,7 @@ static bool is_known(const struct trace *trace, const struct find_file *file)
 static int show_file(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
+	struct candidate candidate;
 	int fd;
 
 	if (is_known(trace, file))
@@ -289,7 +312,8 @@ static int show_file(void *ctx, const struct find_file *file)
 			release_never(trace, file);
 		return 0; /* gone meanwhile */
 	}
-	targets_show(trace, file->pid, fd, file->path);
+	candidate = (struct candidate){fd, file->pid, file->mapped_ns, file->path};
+	show(trace, &candidate);
 	close(fd);
 	return 0;
 }
@@ -314,13 +338,15 @@ static int show_cached(void *ctx, const struct find_file *file)
 static int show_named(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
+	struct candidate candidate;
 	int fd = open(file->path, O_RDONLY | O_CLOEXEC), err;
 
 	if (fd < 0) {
 		log_msg("%s: %s", file->path, strerror(errno));
 		return EXIT_USAGE;
 	}
-	err = look(trace, 0, fd, file->path);
+	candidate = (struct candidate){.fd = fd, .path = file->path};
+	err = look(trace, &candidate);
 	close(fd);
 	if (err < 0) {
 		log_msg("%s: %s", file->path, find_error_text(err));
@@ -471,7 +497,7 @@ void targets_extend(struct trace *trace, const uint8_t *state)
 
 	for (id = 1; id <= trace->ntargets; id++)
 		if (!trace->targets[id - 1].gone)
-			attach_missing(trace, id, state);
+			attach_missing(trace, id, NULL, state);
 }
 
 struct targets_difference targets_compare(const struct trace *trace, const uint8_t *from, const uint8_t *to)

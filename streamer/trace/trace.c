@@ -15,6 +15,7 @@
 #include "../enrich/devices.h"
 #include "../find/descendants.h"
 #include "../route/known.h"
+#include "../route/rules.h"
 #include "internal.h"
 
 /* Our own failure: 125 where a command was to be run, as env(1) and others do; else 1. */
@@ -119,17 +120,6 @@ static int start_command(struct trace *trace)
 	return 0;
 }
 
-static struct capture_processes processes_of(const struct config *config)
-{
-#define PATTERNS(name)                                                \
-	{                                                             \
-		config->processes.name.list, config->processes.name.n \
-	}
-	return (struct capture_processes){PATTERNS(uids), PATTERNS(comms), PATTERNS(exe), PATTERNS(cgroups),
-					  PATTERNS(containers)};
-#undef PATTERNS
-}
-
 /* A held command waits for its probes, however long they take. */
 static void on_progress(void *ctx)
 {
@@ -147,7 +137,9 @@ static int open_capture(struct trace *trace)
 		.nested = trace->config->nested,
 		.select_pids = trace->cli->command || trace->config->pids.n,
 		.follow_children = trace->cli->command || trace->config->processes.children,
-		.processes = processes_of(trace->config),
+		.processes = rules_processes(&trace->config->processes.patterns),
+		.accepted = rules_processes(&trace->config->filter.patterns),
+		.processes_change = reload_can(trace),
 		.open_after_ns = trace->config->open_after_ns,
 		.plans = trace->plans,
 		.row_state = trace->row_state,
@@ -277,6 +269,8 @@ static int begin(struct trace *trace)
 	trace_select(trace, trace->config, trace->row_state);
 	if (!code)
 		code = open_capture(trace);
+	if (!code && rules_send(trace->capture, trace->config))
+		code = own_failure(trace);
 	if (!code)
 		code = open_stream(trace);
 	if (!code)

@@ -11,10 +11,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -144,6 +147,18 @@ static int open_rivals(struct rival *rival, const char *path)
 
 /* ---- cudatap ---- */
 
+static pid_t another_process(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
 struct tap {
 	struct capture *capture;
 	volatile bool stop;
@@ -170,35 +185,70 @@ static void *tap_reader(void *arg)
 	return NULL;
 }
 
-static double run_tap(const struct target *target, const struct plan *plans, enum capture_method method,
-		      bool reject, unsigned calls, uint64_t *lost)
+/* What is done with the calls. */
+enum fate {
+	RECORDED,
+	UNWANTED,  /* the function is not selected, the probe is there */
+	REJECTED,  /* the filter turns the function away: entry alone */
+	UNDRAWN,   /* a sample in which none is, drawn at entry */
+	ENCLOSING, /* rejected, and calls inside of it must be known to be inside */
+	JUDGED,    /* the filter turns it away by its status: on return */
+	ELSEWHERE, /* probes bound to another process, as with -p */
+};
+
+static void set_fate(enum fate fate, int row, uint8_t *state, struct rec_rules *rules)
 {
+	static const uint8_t states[] = {
+		[RECORDED] = REC_ROW_ON,
+		[UNWANTED] = REC_ROW_OFF,
+		[REJECTED] = REC_ROW_REJECTED,
+		[UNDRAWN] = REC_ROW_ON,
+		[ENCLOSING] = REC_ROW_REJECTED | REC_ROW_AROUND,
+		[JUDGED] = REC_ROW_ON,
+		[ELSEWHERE] = REC_ROW_ON,
+	};
+
+	memset(state, states[fate], table_nrows);
+	if (fate == UNDRAWN)
+		rules->sample[row] = 4000000000u;
+	if (fate == JUDGED) {
+		rules->by_outcome = 1;
+		rules->status = 1 << REC_STATUS_ERROR;
+		rules->max_duration_ns = UINT64_MAX;
+	}
+}
+
+static double run_tap(const struct target *target, const struct plan *plans, enum capture_method method,
+		      enum fate fate, unsigned calls, uint64_t *lost)
+{
+	struct rec_rules *rules = calloc(1, sizeof(*rules));
 	uint8_t *state = calloc(table_nrows, 1);
 	struct capture_options options = {.method = method,
 					  .ring_size = 16 << 20,
 					  .flush_ns = 20000000,
 					  .plans = plans,
-					  .row_state = state,
-					  .select_pids = reject};
+					  .row_state = state};
 	struct find_function function = {.offset = target->offset, .row = target->row};
 	struct capture_attached attached;
 	struct capture_counters counters;
 	struct tap tap = {0};
 	char error[256];
 	int fd = open(target->path, O_RDONLY | O_CLOEXEC);
+	pid_t other = fate == ELSEWHERE ? another_process() : 0;
 	double us;
 
-	memset(state, reject ? REC_ROW_OFF : REC_ROW_ON, table_nrows);
+	set_fate(fate, target->row, state, rules);
 	if (capture_new(&options, &tap.capture, error, sizeof(error))) {
 		fprintf(stderr, "bench_call: %s: %s\n", capture_method_names[method], error);
 		exit(1);
 	}
-	if (capture_attach(tap.capture, fd, 1, &function, 1, 0, &attached)) {
+	if (capture_attach(tap.capture, fd, 1, &function, 1, other, &attached)) {
 		fprintf(stderr, "bench_call: %s: cannot attach: %s\n", capture_method_names[method],
 			strerror(attached.error));
 		exit(1);
 	}
 	close(fd);
+	capture_rules(tap.capture, rules);
 	capture_record(tap.capture, true);
 	pthread_create(&tap.reader, NULL, tap_reader, &tap);
 	us = us_per_call(target, calls);
@@ -206,26 +256,50 @@ static double run_tap(const struct target *target, const struct plan *plans, enu
 	capture_wake(tap.capture);
 	pthread_join(tap.reader, NULL);
 	capture_counters(tap.capture, &counters);
-	*lost += (reject ? 0 : calls) - tap.calls;
+	*lost += (fate == RECORDED ? calls : 0) - tap.calls;
 	capture_free(tap.capture);
 	free(state);
+	free(rules);
+	if (other) {
+		kill(other, SIGKILL);
+		waitpid(other, NULL, 0);
+	}
 	return us;
 }
 
 /* ---- the table ---- */
 
-enum mode { BARE, FLOOR, TUTORIAL, SESSION, MULTI, CLASSIC, REJECT_SESSION, REJECT_MULTI, NMODES };
+enum mode { BARE, FLOOR, TUTORIAL, TAPS };
 
-static const char *const mode_names[NMODES] = {
+static const char *const mode_names[TAPS] = {
 	"no probe",
 	"empty pair (floor)",
 	"tutorial: hash map, wake-up per event",
-	"cudatap, session",
-	"cudatap, multi",
-	"cudatap, classic",
-	"cudatap, session, turned away at entry",
-	"cudatap, multi, turned away at entry",
 };
+
+static const struct {
+	const char *name;
+	enum capture_method method;
+	enum fate fate;
+} taps[] = {
+	{"cudatap, session", CAPTURE_SESSION, RECORDED},
+	{"cudatap, multi", CAPTURE_MULTI, RECORDED},
+	{"cudatap, classic", CAPTURE_CLASSIC, RECORDED},
+	{"cudatap, session, not selected", CAPTURE_SESSION, UNWANTED},
+	{"cudatap, multi, not selected", CAPTURE_MULTI, UNWANTED},
+	{"cudatap, session, filtered at entry", CAPTURE_SESSION, REJECTED},
+	{"cudatap, multi, filtered at entry", CAPTURE_MULTI, REJECTED},
+	{"cudatap, session, sampled out at entry", CAPTURE_SESSION, UNDRAWN},
+	{"cudatap, multi, sampled out at entry", CAPTURE_MULTI, UNDRAWN},
+	{"cudatap, session, filtered, may enclose", CAPTURE_SESSION, ENCLOSING},
+	{"cudatap, session, filtered on return", CAPTURE_SESSION, JUDGED},
+	{"cudatap, multi, filtered on return", CAPTURE_MULTI, JUDGED},
+	{"not traced, beside -p OTHER, session", CAPTURE_SESSION, ELSEWHERE},
+	{"not traced, beside -p OTHER, multi", CAPTURE_MULTI, ELSEWHERE},
+	{"not traced, beside -p OTHER, classic", CAPTURE_CLASSIC, ELSEWHERE},
+};
+#define NTAPS  (sizeof(taps) / sizeof(taps[0]))
+#define NMODES (TAPS + NTAPS)
 
 static int by_value(const void *a, const void *b)
 {
@@ -243,7 +317,7 @@ int main(int argc, char **argv)
 	uint64_t lost[NMODES] = {0};
 	struct plan *plans;
 	void *library;
-	int m;
+	size_t m;
 
 	if (argc < 4 || rounds > 64) {
 		fprintf(stderr, "usage: bench_call LIBRARY FUNCTION RIVALS.bpf.o [CALLS [ROUNDS]]\n");
@@ -263,12 +337,9 @@ int main(int argc, char **argv)
 		us[BARE][r] = us_per_call(&target, calls);
 		us[FLOOR][r] = run_rival(&rival, &target, "empty", "empty", calls);
 		us[TUTORIAL][r] = run_rival(&rival, &target, "tutorial_entry", "tutorial_return", calls);
-		for (m = SESSION; m <= CLASSIC; m++)
-			us[m][r] = run_tap(&target, plans, m - SESSION, false, calls, &lost[m]);
-		us[REJECT_SESSION][r] =
-			run_tap(&target, plans, CAPTURE_SESSION, true, calls, &lost[REJECT_SESSION]);
-		us[REJECT_MULTI][r] =
-			run_tap(&target, plans, CAPTURE_MULTI, true, calls, &lost[REJECT_MULTI]);
+		for (m = 0; m < NTAPS; m++)
+			us[TAPS + m][r] =
+				run_tap(&target, plans, taps[m].method, taps[m].fate, calls, &lost[TAPS + m]);
 	}
 	lost[TUTORIAL] = (uint64_t)calls * rounds - rival.events;
 	for (m = 0; m < NMODES; m++)
@@ -276,7 +347,7 @@ int main(int argc, char **argv)
 	floor = us[FLOOR][rounds / 2];
 	printf("%-42s %10s %8s %10s\n", "one call", "us", "ratio", "lost");
 	for (m = 0; m < NMODES; m++)
-		printf("%-42s %10.3f %8.2f %10llu\n", mode_names[m], us[m][rounds / 2],
-		       us[m][rounds / 2] / floor, (unsigned long long)lost[m]);
+		printf("%-42s %10.3f %8.2f %10llu\n", m < TAPS ? mode_names[m] : taps[m - TAPS].name,
+		       us[m][rounds / 2], us[m][rounds / 2] / floor, (unsigned long long)lost[m]);
 	return 0;
 }

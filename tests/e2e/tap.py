@@ -46,7 +46,8 @@ def check_line(event):
 
 def check_conservation(stop):
     c = stop["calls"]
-    ends = sum(c[key] for key in ("emitted", "unfinished", "nested", "muted", "duplicate", "unpaired", "open", "in_ring"))
+    ends = sum(c[key] for key in ("emitted", "unfinished", "nested", "muted", "filtered", "sampled_out", "rate_limited",
+                                  "duplicate", "unpaired", "open", "in_ring"))
     assert c["entries"] == ends + sum(c["lost"].values()), c
     for name, sink in stop["sinks"].items():
         kept = sum(sink.get(key, 0) for key in ("delivered", "unknown", "filtered", "rate_limited", "queued",

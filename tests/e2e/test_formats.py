@@ -448,20 +448,3 @@ def test_filelog_reads_what_was_written(traced, tmp_path):
         assert int(record["timeUnixNano"]) == nanoseconds(event["ts"])
         if event["type"] == "call":
             assert record["severityNumber"] == (17 if event["status"] == "error" else 9)
-
-
-def test_filelog_over_rotations(tmp_path):
-    """No line is lost and none comes twice while the file is rotated many times."""
-    if tap.CUDATAP.parent != tap.BUILD:
-        pytest.skip("the feed is no part of that executable")
-    path, calls = tmp_path / "cuda.jsonl", 30000
-    config = tap.config(tmp_path, f"sinks: {{disk: {{type: file, path: {path}, rotate: {{max_size: 1MiB, keep: 100}}}}}}\n")
-    with filelog(tmp_path / "otelcol", path):
-        feed = subprocess.run([tap.program("feed"), "-c", config, "-n", str(calls), "-r", "6000"], capture_output=True,
-                              text=True, timeout=60)
-        assert feed.returncode == 0, feed.stderr
-        daemon.wait_until(lambda: len(log_records(tmp_path / "otelcol")) >= calls, "the log records", 30,
-                          lambda: f"{len(log_records(tmp_path / 'otelcol'))} came")
-    assert len(list(tmp_path.glob("cuda.jsonl*"))) > 5
-    numbers = [attributes(record)["seq"] for _, _, record in log_records(tmp_path / "otelcol")]
-    assert sorted(numbers) == list(range(1, calls + 1))

@@ -196,3 +196,41 @@ def test_removed_image(tmp_path):
         inside.kill()
         inside.wait()
         inside.stdout.close()
+
+
+@pytest.mark.parametrize("options", [[], ["--seccomp-bpf"]])
+def test_strace_in_the_tree(tmp_path, counts, options):
+    """strace works, and nothing is missed; with --seccomp-bpf it sees less of the calls that cudatap looks at."""
+    log = tmp_path / "strace.log"
+    run = tap.trace(tmp_path, "strace", "-f", *options, "-e", "trace=mmap,execve,write", "-o", log, tap.program("scenes"),
+                    "again", "7", env=without_nesting(counts), timeout=60)
+    if run.code and "seccomp" in run.stderr:
+        pytest.skip("this strace knows no --seccomp-bpf")
+    assert run.code == 0, run.stderr
+    assert run.counts == tap.read_counts(counts) == {"cudaMemset": 7}
+    assert "exited with 0" in log.read_text()
+    if not options:
+        assert "PROT_EXEC" in log.read_text()
+    run.assert_clean()
+
+
+def test_stopped_with_its_command(tmp_path):
+    """Ctrl-Z and fg: cudatap and its command are one job, which stops and goes on as a whole."""
+    script = f"{tap.program('scenes')} again 300; sleep 1; exec {tap.program('scenes')} again 200"
+    path = tap.config(tmp_path, "families: []\ninclude: [cudaMemset]\n")
+    events = tmp_path / "events.jsonl"
+    process = subprocess.Popen([tap.CUDATAP, "-c", path, "-o", events, "--", "sh", "-c", script], start_new_session=True,
+                               env=tap.environment({"FAKE_CUDA_NESTED": "0"}), stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(5):
+            time.sleep(0.2)
+            os.killpg(process.pid, signal.SIGSTOP)
+            time.sleep(0.1)
+            os.killpg(process.pid, signal.SIGCONT)
+        code = process.wait(tap.TIMEOUT)
+    finally:
+        process.kill()
+        process.wait()
+    run = tap.Result(events.read_text(), code, "", "")
+    assert code == 0 and run.counts == {"cudaMemset": 500}
+    run.assert_clean()

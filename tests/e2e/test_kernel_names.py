@@ -1,5 +1,6 @@
 """Names of kernels in launches, through forks, execs and ends of processes."""
 
+import json
 import sys
 
 import pytest
@@ -144,3 +145,29 @@ def test_every_way_to_launch_and_every_node(tmp_path):
             range(6, 12), ["rest()", "rest()", "more()", "more()", "rest()", "more()"], strict=True)]
     assert {(*call["grid"][1:], *call["block"], call["shared_bytes"]) for call in launches} == {(2, 3, 4, 5, 6, 7)}
     run.assert_clean()
+
+
+@pytest.mark.parametrize("style,shown", [("demangled", ("work()", None)), ("mangled", ("_Z4workv", None)),
+                                         ("both", ("work()", "_Z4workv")), ("off", (None, None))])
+def test_styles(tmp_path, style, shown):
+    path = tmp_path / "script.py"
+    path.write_text(BEGIN + 'register(b"_Z4workv")\nlaunch(1)\n')
+    run = tap.trace(tmp_path, sys.executable, path, tap.FAKE / "libcudart.so.13", env={"FAKE_CUDA_NESTED": "0"},
+                    options=["-c", tap.config(tmp_path, f"names: {style}\n")])
+    call, = run.named("cudaLaunchKernel")
+    assert (call.get("kernel"), call.get("kernel_mangled")) == shown
+
+
+@pytest.mark.parametrize("form", ["ecs", "otlp"])
+def test_both_in_other_formats(tmp_path, form):
+    path, out = tmp_path / "script.py", tmp_path / "out.jsonl"
+    path.write_text(BEGIN + 'register(b"_Z4workv")\nlaunch(1)\n')
+    options = tap.config(tmp_path, f"names: both\nsinks: {{out: {{type: file, path: {out}, format: {form}}}}}\n")
+    done = tap.run_plain("-c", options, "--", sys.executable, path, tap.FAKE / "libcudart.so.13")
+    assert done.returncode == 0, done.stderr
+    line, = [line for line in out.read_text().splitlines() if '"cudaLaunchKernel"' in line]
+    if form == "ecs":
+        cuda = json.loads(line)["cuda"]
+        assert (cuda["kernel"], cuda["kernel_mangled"]) == ("work()", "_Z4workv")
+    else:
+        assert '{"key":"cuda.kernel_mangled","value":{"stringValue":"_Z4workv"}}' in line and json.loads(line)

@@ -184,7 +184,11 @@ def test_new_library_on_the_host(tmp_path):
         process = subprocess.Popen([sys.executable, "-c", script, str(copy), "100"], env=tap.environment())
         running.wait_for(lambda text: calls_by(text, process.pid) > 20, "calls into the new file")
         process.wait()
-        running.end()
+        run = running.end()
+    attach, = [event for event in run.attached if event["path"] == str(copy)]
+    first = next(call for call in run.calls if call["pid"] == process.pid)
+    assert attach["pid"] == process.pid and attach["duration_ns"] < attach["since_mapping_ns"] < 20e9
+    assert first["bytes"] < 20 + attach["since_mapping_ns"] / 10e6, "no call after the probes were there is missed"
 
 
 def test_given_library(tmp_path, counts):

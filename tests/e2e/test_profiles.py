@@ -1,5 +1,6 @@
 """One file, several environments: what each profile traces, and how `check` tells of them."""
 
+import collections
 import json
 import os
 import resource
@@ -161,3 +162,62 @@ def test_check_is_quick(tmp_path):
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     print("check of 1000 lines:", ", ".join(f"{1000 * t:.1f}" for t in sorted(times)), "ms")
     assert min(times) < 0.020
+
+
+# ---- what docs/profiles.md shows ----
+
+PAGE = (tap.ROOT / "docs/profiles.md").read_text()
+
+
+def shown(name, tmp_path):
+    """The file of that name on the page, written to a directory, and the text behind it."""
+    text = PAGE[PAGE.index(f"`{name}`:\n"):]
+    _, content, rest = text.split("```", 2)
+    path = tmp_path / name
+    path.write_text(content.removeprefix("yaml\n"))
+    return path, rest
+
+
+def after(rest, command):
+    """The output that the page shows of a command."""
+    lines = rest[rest.index(command):].split("\n")[1:]
+    output = []
+    for line in lines:
+        if not line.startswith("    ") or line.startswith("    $ "):
+            break
+        output.append(line[4:])
+    return "\n".join(output) + "\n"
+
+
+def test_ten_mistakes_on_the_page(tmp_path, monkeypatch):
+    path, rest = shown("mistakes.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RACK", raising=False)
+    done = tap.run_plain("check", "-c", path.name)
+    assert done.returncode == 2 and not done.stdout
+    messages = done.stderr.splitlines()
+    assert done.stderr == after(rest, "check -c mistakes.yaml") and len(messages) == 10
+    # each at the word that is wrong
+    lines = path.read_text().splitlines()
+    wrong = {"famlies": 2, "drver": 3, "cudaMalock": 4, "maybe": 5, "20MiB": 6, "20 millis": 6, "${RACK}": 7, "eror]": 11,
+             "kafak": 12}
+    places = [tuple(map(int, message.split(":")[1:3])) for message in messages]
+    for word, line in wrong.items():
+        assert (line, lines[line - 1].index(word) + 1) in places, word
+    assert (10, 5) in places  # the sink whose path is missing
+
+
+def test_two_profiles_on_the_page(tmp_path, monkeypatch):
+    _, rest = shown("cuda.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for profile in ("dev", "prod"):
+        done = tap.run_plain("-c", "cuda.yaml", "--profile", profile, "--", tap.FAKE / "demo")
+        assert done.returncode == 0, done.stderr
+        calls = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines() if '"type":"call"' in line]
+        families = collections.Counter(call["family"] for call in calls)
+        table = "".join(f"{n:7} {family}\n" for family, n in sorted(families.items()))
+        output = rest[rest.index(f"--profile {profile} -- ./demo"):]
+        assert table == after(output, "uniq -c"), table
+        (tmp_path / "out.jsonl").unlink()
+    done = tap.run_plain("check", "-c", "cuda.yaml", "--profile", "dev", "--diff", "prod")
+    assert done.stdout == after(rest, "--diff prod")

@@ -95,6 +95,33 @@ def sizes(run):
     return [call["bytes"] for call in run.calls]
 
 
+def test_list_says_who_maps_it(tmp_path):
+    copy = tmp_path / "copy with a blank.so"
+    shutil.copy(LIBRARY, copy)
+    with Caller(copy) as one, Caller(copy) as two:
+        copy.unlink()
+        found = tap.json.loads(tap.run_plain("list", "libraries", "--json").stdout)
+        lines = tap.run_plain("list", "libraries").stdout.splitlines()
+    library, = [library for library in found if library["path"] == str(copy)]
+    assert set(library["pids"]) == {one.process.pid, two.process.pid}
+    assert library["api"] == ["runtime"] and library["major"] == 13 and library["functions"] > 400
+    line, = [line for line in lines if line.endswith(str(copy))]
+    assert line.split()[:4] == ["runtime", "13", str(library["functions"]), "2"]
+
+
+def test_wheels_are_known_beforehand(tmp_path):
+    """What Python packages bring has its probes before anyone loads it: no call is missed."""
+    wheel = tmp_path / "lib/python3.12/site-packages/nvidia/cu13/lib"
+    wheel.mkdir(parents=True)
+    shutil.copy(LIBRARY, wheel)
+    with tap.running(few(tmp_path), tmp_path, env={"VIRTUAL_ENV": str(tmp_path)}) as running:
+        running.wait_attached(str(wheel))
+        script = f"import ctypes; ctypes.CDLL('{wheel / LIBRARY.name}').cudaMemset(None, 0, ctypes.c_size_t(4711))"
+        subprocess.run([sys.executable, "-c", script], check=True, env=tap.environment(ENV))
+        running.wait_for(lambda text: '"bytes":4711,' in text, "its first call")
+        running.end()
+
+
 def test_two_hundred_copies(tmp_path):
     """Copies come and go by the hundred, and leave nothing; one that is still there keeps its probes."""
     with tap.running([*few(tmp_path), "--", "sh", "-c", 'exec "$@" <"$0"', tmp_path / "input",

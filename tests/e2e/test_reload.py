@@ -274,10 +274,48 @@ def test_wrong(tmp_path):
         run.write(text)
         run.hup()
         wait_until(lambda: "has not changed" in run.stderr(), "the message")
+        with run.caller("1", "1000") as program:
+            wait_until(lambda: run.out.read_text().count('"func":"cudaFree"') == 1000, "calls")
+            assert end_calls(program) == (1000, 1000)
+        assert run.end()["calls"]["emitted"] == 2000
+
+
+def test_filter_and_sample(tmp_path):
+    """What the BPF program and the reader decide of all calls changes as well, and nothing is unaccounted for."""
+    text = f"families: [memory]\n{ONE}"
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
         with run.caller("1", TIMES) as program:
-            mallocs, _ = end_calls(program)
+            for more in ("filter: {status: [error]}\n", "sample: {rates: {memory: 10}}\n", "filter: {min_bytes: 1000}\n",
+                         "process_rate_limit: {events: 1000}\n", "", "sample: {rates: {memory: 10}, keep_errors: false}\n"):
+                assert run.reload(text + more)["status"] == "ok"
+            end_calls(program)
         stop = run.end()
-        assert stop["calls"]["emitted"] == 2 * mallocs > 0
+        check_stream(run.out)
+        assert_nothing_lost(stop)
+        assert min(stop["calls"][key] for key in ("filtered", "sampled_out", "rate_limited", "emitted")) > 0, stop
+        assert stop["calls"]["orphan_exits"] == 0
+
+
+def test_processes(tmp_path):
+    """Another choice of processes, which the BPF program was not loaded with."""
+    text = f"families: [memory]\n{ONE}"
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
+        with run.caller("1", "1000000000") as program:
+            grown = run.out.stat().st_size
+            for what, calls in ("comms: [nobody]", False), ("comms: [reload_*], uids: [0]", True), ("uids: [7]", False):
+                wait_until(lambda: run.out.stat().st_size > grown + 10000, "calls")
+                assert run.reload(f"processes: {{{what}}}\n{text}")["status"] == "ok"
+                grown = run.out.stat().st_size
+                if not calls:
+                    wait_until(lambda: run.out.stat().st_size == (time.sleep(0.2), run.out.stat().st_size)[1], "silence")
+                    run.reload(text)
+                    grown = run.out.stat().st_size
+            end_calls(program)
+        stop = run.end()
+        check_stream(run.out)
+        assert_nothing_lost(stop)
 
 
 def test_profile_and_start_keys(tmp_path):

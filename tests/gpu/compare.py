@@ -96,7 +96,7 @@ def check_launches():
     check("launches by kernel", dict(sorted(seen.by_kernel(named).items())), dict(sorted(counts["launches"].items())))
     for func, times in sorted(counts.get("calls", {}).items()):
         check(func, len(some(func=func)), times)
-    nodes = [c for c in calls if "KernelNode" in c["func"] and "Params" in c["func"] and c["api"] == "runtime"]
+    nodes = [c for c in calls if "KernelNode" in c["func"] and "kernel_handle" in c]
     check("graph nodes without a kernel's name", len([c for c in nodes if "kernel" not in c]), 0)
 
 

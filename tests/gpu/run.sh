@@ -102,6 +102,7 @@ esac
 case $parts in *nested*)
 	say "by default no driver call inside a runtime call comes up as if the program had made it"
 	for program in calls-shared calls-static; do
+		rm -f default.jsonl
 		"$tap" -o default.jsonl -- ./$program default.json >/dev/null 2>&1
 		python3 -c '
 import collections, json, sys

@@ -189,6 +189,7 @@ static inline void record_fill_random(struct record *record, const struct plan *
 	call->end_ns = call->start_ns + record_random_word(state) % ((uint64_t)1 << 62);
 	call->depth = (unsigned char)(record_random(state) % 3);
 	call->parent_cookie = call->depth ? record_random(state) % table_nrows : 0;
+	call->sample_n = record_random(state) % 2 ? (uint32_t)(record_random(state) % 1000000001) : 0;
 	call->ret = status ? codes[record_random(state) % (sizeof(codes) / sizeof(codes[0]))]
 			   : record_random_word(state);
 	call->flags = record_random(state) % 16 == 0 ? REC_F_UNFINISHED : 0;

@@ -376,6 +376,8 @@ static inline json_t *reference_call(const struct encoder_options *options, cons
 	if (options->nested && call->rec->depth)
 		json_object_set_new(event, "parent",
 				    json_string(table_rows[call->rec->parent_cookie & 0xffff].func));
+	if (call->rec->sample_n > 1)
+		json_object_set_new(event, "sample_n", json_integer(call->rec->sample_n));
 	reference_result(event, call);
 	reference_keys(event, &call->keys);
 	if (options->args)

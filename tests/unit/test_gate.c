@@ -6,6 +6,7 @@
 #include "../../streamer/route/rate.h"
 
 static struct plan *plans;
+static const struct thread nobody;
 
 struct sample {
 	struct record record;
@@ -34,7 +35,7 @@ static bool passes(const struct config_filter *config, const struct call *call)
 
 	assert_int_equal(filter_make(config, &filter), 0);
 	assert_non_null(filter);
-	r = filter_match(filter, call);
+	r = filter_match(filter, call, &nobody);
 	filter_free(filter);
 	return r;
 }
@@ -86,6 +87,9 @@ static void test_conditions(void **state)
 	f = (struct config_filter){.min_duration_ns = 1500};
 	assert_false(passes(&f, &failed.call));
 	assert_true(passes(&f, &driver.call));
+	f = (struct config_filter){.max_duration_ns = 1499};
+	assert_true(passes(&f, &failed.call));
+	assert_false(passes(&f, &driver.call));
 	f = (struct config_filter){.min_bytes = 4096};
 	assert_true(passes(&f, &ok.call));
 	assert_false(passes(&f, &driver.call));
@@ -161,7 +165,7 @@ static void test_gate(void **state)
 	f = open_fanout(sinks, 3);
 	assert_int_equal(gate_new(sinks, bits, 3, &gate), 0);
 	for (uint64_t seq = 1; seq <= 3000; seq++)
-		put_line(f, 0, seq, 100, gate_call(gate, f, seq % 30 ? &ok.call : &failed.call));
+		put_line(f, 0, seq, 100, gate_call(gate, f, seq % 30 ? &ok.call : &failed.call, &nobody));
 	fanout_close(f, now_ns() + 5000 * MS);
 	assert_int_equal(m[0].lines, 3000);
 	assert_int_equal(m[1].lines, 100);
@@ -175,18 +179,18 @@ static void test_gate(void **state)
 	assert_int_equal(gate_new(sinks, bits, 3, &next), 0);
 	gate_continue(next, gate);
 	gate_continue(next, NULL);
-	assert_false(gate_call(next, f, &ok.call) & 4);
+	assert_false(gate_call(next, f, &ok.call, &nobody) & 4);
 	gate_free(next);
 	sinks[2].rate_limit.events = 11;
 	assert_int_equal(gate_new(sinks, bits, 3, &next), 0);
 	gate_continue(next, gate);
-	assert_true(gate_call(next, f, &ok.call) & 4);
+	assert_true(gate_call(next, f, &ok.call, &nobody) & 4);
 	gate_free(next);
 	fanout_free(f);
 	gate_free(gate);
 	assert_int_equal(gate_new(sinks, bits, 1, &gate), 0);
 	assert_null(gate);
-	assert_true(gate_call(NULL, NULL, &ok.call) == FANOUT_ALL);
+	assert_true(gate_call(NULL, NULL, &ok.call, &nobody) == FANOUT_ALL);
 }
 
 int main(void)

@@ -381,6 +381,40 @@ static int setup(void **state)
 	return plans ? 0 : -1;
 }
 
+static void assert_mangled(struct kernels *k, uint64_t handle, const char *wanted)
+{
+	uint32_t len = 0;
+	const char *name;
+
+	kernels_find(k, TGID, handle, &len);
+	name = kernels_mangled(k, &len);
+	assert_int_equal(name ? len : 0, wanted ? strlen(wanted) : 0);
+	if (wanted)
+		assert_memory_equal(name, wanted, len);
+}
+
+static void both_names(void **state)
+{
+	static const enum kernels_style styles[] = {KERNELS_DEMANGLED, KERNELS_MANGLED, KERNELS_BOTH};
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct kernels *k = make(styles[i]);
+		bool both = styles[i] == KERNELS_BOTH;
+
+		register_function(k, TGID, 1, 0xa, 0x10, "_Z4workv");
+		register_function(k, TGID, 2, 0xa, 0x20, "plain");
+		kernels_settle(k, UINT64_MAX);
+		for (int again = 0; again < 2; again++) {
+			assert_name(k, TGID, 0x10, styles[i] == KERNELS_MANGLED ? "_Z4workv" : "work()");
+			assert_mangled(k, 0x10, both ? "_Z4workv" : NULL);
+			assert_name(k, TGID, 0x20, "plain");
+			assert_mangled(k, 0x20, NULL);
+			assert_mangled(k, 0x30, NULL);
+		}
+		kernels_free(k);
+	}
+}
+
 /* Knows what is called "guessed", and counts how often it is asked. */
 static int guess(void *ctx, uint32_t tgid, uint64_t handle, char *name)
 {
@@ -468,6 +502,7 @@ int main(void)
 		cmocka_unit_test(long_and_strange_names_stay_in_bounds),
 		cmocka_unit_test(many_kernels),
 		cmocka_unit_test(random_against_an_array),
+		cmocka_unit_test(both_names),
 		cmocka_unit_test(what_is_not_known_is_guessed_once),
 		cmocka_unit_test(an_alias_of_what_is_not_known_is_guessed),
 	};
