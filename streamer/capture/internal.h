@@ -63,6 +63,12 @@ void capture_need_files(const struct capture *capture, size_t more);
 
 /** probe_set_close - entry sides were added last and go first */
 void probe_set_close(struct probe_set *set);
+/**
+ * closers_stop - hold the processes that close classic probes, of other runs too
+ *
+ * Returns a descriptor; they go on when it is closed.
+ */
+int closers_stop(void);
 
 /* closing.c */
 
@@ -72,12 +78,6 @@ void closing_add(struct closing *closing, const struct probe_set *set);
 /** closing_wait - until all are closed */
 void closing_wait(struct closing *closing);
 
-/**
- * closers_stop - hold the processes that close classic probes, of other runs too
- *
- * Returns a descriptor; they go on when it is closed.
- */
-int closers_stop(void);
 /* select.c */
 /** select_prepare - before the program is loaded: what it is to be able to select by */
 int select_prepare(struct bpf_object *object, const struct capture_options *options);
