@@ -73,6 +73,7 @@ struct thread_state {
 	u32 select_gen; /* of the decision below; 0: none yet */
 	u64 pid_tgid;
 	u8 selected;
+	u8 rejected; /* the filter turns all its calls away */
 	u8 announced;
 	u8 duplicate_told;
 	u32 device;  /* + 1, or REC_DEVICE_* */
@@ -227,7 +228,7 @@ __noinline u32 pid_in(u64 task_address, u32 inum)
 	return 0;
 }
 
-static __always_inline bool is_selected(struct task_struct *task)
+static __always_inline bool is_selected(struct task_struct *task, struct verdict *verdict)
 {
 	u32 pid;
 
@@ -236,7 +237,8 @@ static __always_inline bool is_selected(struct task_struct *task)
 		if (!bpf_map_lookup_elem(&pids, &pid))
 			return false;
 	}
-	return is_chosen(task);
+	choose(task, verdict);
+	return verdict->selected;
 }
 
 /* Wake the reader where it asked to be. The record is committed by now and
@@ -779,10 +781,11 @@ static __always_inline struct thread_state *thread_get(struct counters *c)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *t = bpf_task_storage_get(&threads, task, NULL, 0);
 	u32 gen = READ_ONCE(shared.select_gen); /* before it is decided: a change meanwhile counts later */
+	struct verdict verdict;
 
 	if (t && t->select_gen == gen)
 		return t->selected ? t : NULL;
-	if (!is_selected(task)) {
+	if (!is_selected(task, &verdict)) {
 		if (t) {
 			t->selected = 0;
 			t->select_gen = gen;
@@ -798,6 +801,7 @@ static __always_inline struct thread_state *thread_get(struct counters *c)
 		}
 	}
 	t->selected = 1;
+	t->rejected = !verdict.accepted;
 	t->select_gen = gen;
 	t->pid_tgid = bpf_get_current_pid_tgid();
 	return t;
@@ -845,10 +849,14 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 		if (!state)
 			return false;
 	} else {
-		turned = turned_at_entry(&shared.rules, &shared.desc[row], ctx, row, state, &sample_n);
+		turned = t->rejected && state & (REC_ROW_ON | REC_ROW_REJECTED)
+				 ? TURNED_FILTERED
+				 : turned_at_entry(&shared.rules, &shared.desc[row], ctx, row, state,
+						   &sample_n);
 		if (turned) {
 			count_turned(c, turned);
-			state &= REC_ROW_NAMES | REC_ROW_FOLLOW | REC_ROW_AROUND;
+			/* of a process that is turned away, all that is inside is so, too */
+			state &= REC_ROW_NAMES | REC_ROW_FOLLOW | (t->rejected ? 0 : REC_ROW_AROUND);
 			if (!state)
 				return false;
 		}
@@ -952,13 +960,14 @@ static __always_inline struct frame *leave_frame(struct thread_state *t, u64 sp,
 /* A return without an entry, unless that was turned away. */
 static __always_inline void count_orphan(const struct thread_state *t, u64 cookie)
 {
+	struct verdict verdict;
 	struct counters *c;
 
-	if (may_be_turned(&shared.rules, cookie & (REC_MAX_ROWS - 1),
-			  shared.row_state[cookie & (REC_MAX_ROWS - 1)]))
+	if ((t && t->rejected) || may_be_turned(&shared.rules, cookie & (REC_MAX_ROWS - 1),
+						shared.row_state[cookie & (REC_MAX_ROWS - 1)]))
 		return;
 	c = my_counters();
-	if (c && (t || is_selected(bpf_get_current_task_btf())))
+	if (c && (t || is_selected(bpf_get_current_task_btf(), &verdict)))
 		c->v[REC_ORPHAN_EXITS]++;
 }
 

@@ -215,6 +215,7 @@ struct rec_desc {
 #define REC_MATCH_NAME \
 	(1 << 1) /* the end of an executable's path, the name of a cgroup or of one around it */
 #define REC_MATCH_PREFIX (1 << 2) /* the beginning of a comm */
+#define REC_MATCH_FILTER 4        /* shifted by so much: the same of a pattern of the filter */
 
 /* ---- rules: which calls become records ---- */
 
@@ -284,11 +285,11 @@ struct rec_shared {
 	/* written by user space before load or at run time */
 	u32 recording; /* 0: every program returns at once */
 	u32 nested;
-	u32 select_pids;     /* 1: only processes in the pids map */
-	u32 follow_children; /* 1: a selected process's children are selected too */
-	u32 select_gen;      /* raised when the selection of processes changes */
-	u32 select_by;       /* REC_SELECT_*: what they are selected by beside that */
-	u32 reserved2;
+	u32 select_pids;      /* 1: only processes in the pids map */
+	u32 follow_children;  /* 1: a selected process's children are selected too */
+	u32 select_gen;       /* raised when the selection of processes changes */
+	u32 select_by;        /* REC_SELECT_*: what they are selected by beside that */
+	u32 filter_by;        /* likewise: what the filter lets them through by */
 	u32 pidns_ino;        /* of cudatap's pid namespace */
 	u64 wake_level;       /* bytes in the ring that wake a REC_ARMED_LEVEL reader */
 	u64 names_wake_level; /* the same of the names ring */

@@ -12,7 +12,12 @@
 /* Set before load: what can not be selected by is not even verified. */
 volatile const u32 select_kinds SEC(".rodata.select");
 
-#define SELECTED_BY(kind) (select_kinds & (kind) && shared.select_by & (kind))
+/* There are two sets of patterns in the same maps: those of the processes that are traced, and those of the
+ * filter, which turns away calls of others, and counts them. @shift: 0 or REC_MATCH_FILTER. */
+static __always_inline u32 match_of(const u32 *value, u32 shift)
+{
+	return value ? *value >> (shift & 7) : 0;
+}
 
 struct select_key {
 	char text[REC_SELECT_TEXT];
@@ -45,7 +50,8 @@ struct {
 /* What was decided. Threads that are not selected have nothing else. */
 struct verdict {
 	u32 gen; /* of shared.select_gen; 0: nothing */
-	u32 selected;
+	u8 selected, accepted;
+	u16 reserved;
 };
 
 struct {
@@ -72,7 +78,7 @@ struct {
 struct selecting {
 	struct climb c;
 	struct gathered *g;
-	u32 at, found;
+	u32 at, found, shift;
 };
 
 static __always_inline struct gathered *gather(void)
@@ -91,18 +97,18 @@ static __always_inline void gathered(void)
 static long match_exe(u32 i, struct selecting *s)
 {
 	long end = climb_path(i, &s->c);
-	u32 *match = bpf_map_lookup_elem(&select_exes, s->g->id.text);
+	u32 match = match_of(bpf_map_lookup_elem(&select_exes, s->g->id.text), s->shift);
 
-	if (match && (*match & REC_MATCH_NAME || (*match & REC_MATCH_WHOLE && s->c.whole))) {
+	if (match & REC_MATCH_NAME || (match & REC_MATCH_WHOLE && s->c.whole)) {
 		s->found = 1;
 		return 1;
 	}
 	return end;
 }
 
-static __always_inline bool selected_by_exe(void)
+static __always_inline bool selected_by_exe(u32 shift)
 {
-	struct selecting s = {};
+	struct selecting s = {.shift = shift};
 
 	s.g = gather();
 	if (!s.g)
@@ -114,11 +120,12 @@ static __always_inline bool selected_by_exe(void)
 	return s.found;
 }
 
-/* The last 64 characters of a name without ".scope", alone or behind a runtime's name. */
+/* The value of its pattern, 0: none. The last 64 characters of a name without ".scope", alone or behind a
+ * runtime's name. */
 __noinline int match_container(struct select_key *key_of_name, u32 len)
 {
 	char key[REC_COMM_LEN] = {}, *name;
-	u32 start;
+	u32 start, *value;
 
 	if (!(select_kinds & REC_SELECT_CONTAINERS) || !key_of_name)
 		return 0;
@@ -133,13 +140,14 @@ __noinline int match_container(struct select_key *key_of_name, u32 len)
 	if (start > REC_SELECT_TEXT - REC_SELECT_ID)
 		return 0;
 	__builtin_memcpy(key, name + start, REC_SELECT_ID);
-	return bpf_map_lookup_elem(&select_containers, key) != NULL;
+	value = bpf_map_lookup_elem(&select_containers, key);
+	return value ? *value : 0;
 }
 
 /* One name of the chain, as such and with those around it. */
 static long match_cgroup(u32 i, struct selecting *s)
 {
-	u32 at = s->at, *match;
+	u32 at = s->at, match;
 	long n;
 
 	if (at >= s->c.len || at >= REC_MAX_TEXT)
@@ -149,24 +157,27 @@ static long match_cgroup(u32 i, struct selecting *s)
 	if (n <= 0 || n > REC_SELECT_TEXT)
 		return 1;
 	if (select_kinds & REC_SELECT_CGROUPS) {
-		match = bpf_map_lookup_elem(&select_cgroups, s->g->id.text + at);
-		if (match && *match & REC_MATCH_WHOLE && s->c.whole)
+		match = match_of(bpf_map_lookup_elem(&select_cgroups, s->g->id.text + at), s->shift);
+		if (match & REC_MATCH_WHOLE && s->c.whole)
 			s->found |= REC_SELECT_CGROUPS;
-		match = bpf_map_lookup_elem(&select_cgroups, &s->g->name);
-		if (match && *match & REC_MATCH_NAME)
+		match = match_of(bpf_map_lookup_elem(&select_cgroups, &s->g->name), s->shift);
+		if (match & REC_MATCH_NAME)
 			s->found |= REC_SELECT_CGROUPS;
 	}
-	if (select_kinds & REC_SELECT_CONTAINERS && match_container(&s->g->name, n - 1))
-		s->found |= REC_SELECT_CONTAINERS;
+	if (select_kinds & REC_SELECT_CONTAINERS) {
+		match = match_container(&s->g->name, n - 1);
+		if (match_of(&match, s->shift) & REC_MATCH_WHOLE)
+			s->found |= REC_SELECT_CONTAINERS;
+	}
 	s->at = at + n;
 	return 0;
 }
 
 /* By which of REC_SELECT_CGROUPS and REC_SELECT_CONTAINERS it is selected. */
-__noinline int match_chain(u64 address)
+__noinline int match_chain(u64 address, u32 shift)
 {
 	struct cgroup *cgroup = (void *)address;
-	struct selecting s = {};
+	struct selecting s = {.shift = shift};
 
 	s.g = cgroup && select_kinds & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) ? gather() : NULL;
 	if (!s.g)
@@ -178,72 +189,82 @@ __noinline int match_chain(u64 address)
 	return s.found;
 }
 
-static __always_inline bool selected_by_cgroup(void)
+static __always_inline bool selected_by_cgroup(u32 by, u32 shift)
 {
-	u32 wanted = shared.select_by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS);
-	u32 found = match_chain((u64)cgroup_of_current()) | match_chain((u64)cgroup1_of_current());
+	u32 wanted = by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS);
+	u32 found =
+		match_chain((u64)cgroup_of_current(), shift) | match_chain((u64)cgroup1_of_current(), shift);
 
 	return (found & wanted) == wanted;
 }
 
-static __always_inline bool selected_by_comm(void)
+static __always_inline bool selected_by_comm(u32 shift)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	char comm[REC_COMM_LEN] = {}, key[REC_COMM_LEN] = {};
-	u32 *match, i;
+	u32 i;
 
 	BPF_CORE_READ_STR_INTO(&comm, task, group_leader, comm);
 	/* nothing behind the name */
 	for (i = 0; i < REC_COMM_LEN; i++) {
-		match = bpf_map_lookup_elem(&select_comms, key);
-		if (match && *match & REC_MATCH_PREFIX)
+		if (match_of(bpf_map_lookup_elem(&select_comms, key), shift) & REC_MATCH_PREFIX)
 			return true;
 		if (!comm[i])
 			break;
 		key[i] = comm[i];
 	}
-	match = bpf_map_lookup_elem(&select_comms, key);
-	return match && *match & REC_MATCH_WHOLE;
+	return match_of(bpf_map_lookup_elem(&select_comms, key), shift) & REC_MATCH_WHOLE;
 }
 
-static __always_inline bool selected_by_uid(void)
+static __always_inline bool selected_by_uid(u32 shift)
 {
 	u32 uid = bpf_get_current_uid_gid();
 
-	return bpf_map_lookup_elem(&select_uids, &uid) != NULL;
+	return match_of(bpf_map_lookup_elem(&select_uids, &uid), shift) & REC_MATCH_WHOLE;
 }
 
-/* Every way in which processes are selected must agree. */
-__noinline int decide(void)
+/* Every way in which processes are selected must agree. @by: REC_SELECT_* */
+__noinline int decide(u32 by, u32 shift)
 {
-	if (SELECTED_BY(REC_SELECT_UIDS) && !selected_by_uid())
+	by &= select_kinds;
+	if (select_kinds & REC_SELECT_UIDS && by & REC_SELECT_UIDS && !selected_by_uid(shift))
 		return 0;
-	if (SELECTED_BY(REC_SELECT_COMMS) && !selected_by_comm())
+	if (select_kinds & REC_SELECT_COMMS && by & REC_SELECT_COMMS && !selected_by_comm(shift))
 		return 0;
-	if (SELECTED_BY(REC_SELECT_EXE) && !selected_by_exe())
+	if (select_kinds & REC_SELECT_EXE && by & REC_SELECT_EXE && !selected_by_exe(shift))
 		return 0;
-	if (SELECTED_BY(REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) && !selected_by_cgroup())
+	if (select_kinds & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) &&
+	    by & (REC_SELECT_CGROUPS | REC_SELECT_CONTAINERS) && !selected_by_cgroup(by, shift))
 		return 0;
 	return 1;
 }
 
+static __always_inline void decide_both(struct verdict *verdict)
+{
+	verdict->selected = decide(shared.select_by, 0);
+	verdict->accepted = verdict->selected && decide(shared.filter_by, REC_MATCH_FILTER);
+}
+
 /* Of the current thread: what was decided before, else decided now. */
-static __always_inline bool is_chosen(struct task_struct *task)
+static __always_inline void choose(struct task_struct *task, struct verdict *ret_verdict)
 {
 	u32 gen =
 		READ_ONCE(shared.select_gen); /* before it is decided: what changes meanwhile counts later */
 	struct verdict *verdict;
 
-	if (!select_kinds || !shared.select_by)
-		return true;
+	ret_verdict->selected = ret_verdict->accepted = 1;
+	if (!select_kinds || !(shared.select_by | shared.filter_by))
+		return;
 	verdict = bpf_task_storage_get(&verdicts, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!verdict)
-		return decide();
+	if (!verdict) {
+		decide_both(ret_verdict);
+		return;
+	}
 	if (verdict->gen != gen) {
-		verdict->selected = decide();
+		decide_both(verdict);
 		verdict->gen = gen;
 	}
-	return verdict->selected;
+	*ret_verdict = *verdict;
 }
 
 static __always_inline void choose_anew(struct task_struct *task)

@@ -43,7 +43,8 @@ struct capture_options {
 	bool nested;
 	bool select_pids; /* only processes given by capture_select_pid() */
 	bool follow_children;
-	struct capture_processes processes;
+	struct capture_processes processes; /* that are recorded */
+	struct capture_processes accepted;  /* of these: calls of the others are counted as filtered */
 	bool processes_change; /* others may follow, by whatever they are selected: the program is larger then
 				*/
 	uint64_t open_after_ns;   /* calls that last longer are told of by capture_look(); 0: none are */
@@ -84,12 +85,14 @@ size_t capture_selected_pids(const struct capture *capture);
 void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state state);
 
 /**
- * capture_select - which processes are recorded, beside capture_select_pid()
+ * capture_select - which processes are recorded, beside capture_select_pid(), and which of these the filter
+ * lets through
  * Any time; threads decide anew at their next call, those within a call after it. Returns 0, or -EOPNOTSUPP
  * when they are selected by what the program was not loaded for (capture_options.processes_change), with
  * nothing changed, or another negative errno.
  */
-int capture_select(struct capture *capture, const struct capture_processes *processes);
+int capture_select(struct capture *capture, const struct capture_processes *processes,
+		   const struct capture_processes *accepted);
 
 /**
  * capture_rules - which calls become records: from the next call on

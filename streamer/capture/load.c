@@ -171,7 +171,7 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 	capture->names_fd = bpf_object__find_map_fd_by_name(object, "names");
 	err = map_shared(capture, options);
 	if (!err)
-		err = capture_select(capture, &options->processes);
+		err = capture_select(capture, &options->processes, &options->accepted);
 	if (!err)
 		err = ring_open(capture);
 	if (!err)

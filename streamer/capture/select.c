@@ -43,7 +43,9 @@ static uint32_t kinds_of(const struct capture_processes *processes)
 int select_prepare(struct bpf_object *object, const struct capture_options *options)
 {
 	struct bpf_map *map = bpf_object__find_map_by_name(object, ".rodata.select");
-	uint32_t kinds = options->processes_change ? REC_SELECT_ALL : kinds_of(&options->processes);
+	uint32_t kinds = options->processes_change
+				 ? REC_SELECT_ALL
+				 : kinds_of(&options->processes) | kinds_of(&options->accepted);
 
 	return map ? bpf_map__set_initial_value(map, &kinds, sizeof(kinds)) : -EINVAL;
 }
@@ -52,7 +54,7 @@ int select_prepare(struct bpf_object *object, const struct capture_options *opti
 #define STAMP(gen) ((uint32_t)(gen) << 8)
 
 static int fill(int fd, const struct selection *selection, const struct capture_patterns *patterns,
-		uint32_t stamp)
+		unsigned shift, uint32_t stamp)
 {
 	struct pattern pattern;
 	uint32_t value, known;
@@ -60,7 +62,7 @@ static int fill(int fd, const struct selection *selection, const struct capture_
 
 	for (size_t i = 0; i < patterns->n && !err; i++) {
 		selection->make(patterns->list[i], &pattern);
-		value = stamp | pattern.match;
+		value = stamp | pattern.match << shift;
 		if (!bpf_map_lookup_elem(fd, pattern.key, &known) && known >> 8 == stamp >> 8)
 			value |= known;
 		if (bpf_map_update_elem(fd, pattern.key, &value, BPF_ANY))
@@ -86,23 +88,28 @@ static void drop_others(int fd, uint32_t stamp)
 }
 
 /* Who is selected before and after is so meanwhile: new patterns come before old ones go. */
-int capture_select(struct capture *capture, const struct capture_processes *processes)
+int capture_select(struct capture *capture, const struct capture_processes *processes,
+		   const struct capture_processes *accepted)
 {
 	struct bpf_map *map = bpf_object__find_map_by_name(capture->object, ".rodata.select");
-	uint32_t kinds = kinds_of(processes), stamp = STAMP(++capture->selections);
+	uint32_t kinds = kinds_of(processes), filter = kinds_of(accepted),
+		 stamp = STAMP(++capture->selections);
 	int err = 0, fds[NSELECTIONS];
 	size_t i, size;
 	const uint32_t *loaded = map ? bpf_map__initial_value(map, &size) : NULL;
 
-	if (!loaded || kinds & ~*loaded)
+	if (!loaded || (kinds | filter) & ~*loaded)
 		return -EOPNOTSUPP;
 	for (i = 0; i < NSELECTIONS && !err; i++) {
 		fds[i] = bpf_object__find_map_fd_by_name(capture->object, selections[i].map);
-		err = fill(fds[i], &selections[i], patterns_of(processes, i), stamp);
+		err = fill(fds[i], &selections[i], patterns_of(processes, i), 0, stamp);
+		if (!err)
+			err = fill(fds[i], &selections[i], patterns_of(accepted, i), REC_MATCH_FILTER, stamp);
 	}
 	if (err)
 		return err;
 	__atomic_store_n(&capture->shared->select_by, kinds, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&capture->shared->filter_by, filter, __ATOMIC_SEQ_CST);
 	for (i = 0; i < NSELECTIONS; i++)
 		drop_others(fds[i], stamp);
 	/* threads decide anew at their next call */

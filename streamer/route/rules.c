@@ -55,10 +55,8 @@ void rules_make(const struct config *config, struct rec_rules *ret_rules)
 	config_sample_rows(config, ret_rules->sample);
 }
 
-struct capture_processes rules_processes(const struct config *config)
+struct capture_processes rules_processes(const struct config_patterns *p)
 {
-	const struct config_patterns *p = &config->processes.patterns;
-
 	return (struct capture_processes){
 		.uids = {p->uids.list, p->uids.n},
 		.comms = {p->comms.list, p->comms.n},
@@ -70,9 +68,10 @@ struct capture_processes rules_processes(const struct config *config)
 
 int rules_send(struct capture *capture, const struct config *config)
 {
-	struct capture_processes processes = rules_processes(config);
+	struct capture_processes processes = rules_processes(&config->processes.patterns);
+	struct capture_processes accepted = rules_processes(&config->filter.patterns);
 	struct rec_rules *rules = malloc(sizeof(*rules));
-	int err = rules ? capture_select(capture, &processes) : -ENOMEM;
+	int err = rules ? capture_select(capture, &processes, &accepted) : -ENOMEM;
 
 	if (!err) {
 		rules_make(config, rules);
@@ -92,7 +91,7 @@ struct rules {
 /* The conditions that the BPF program cannot decide, of all calls or of some. */
 static struct config_filter rest_of(const struct config_filter *filter)
 {
-	struct config_filter rest = {.min_bytes = filter->min_bytes, .patterns = filter->patterns};
+	struct config_filter rest = {.min_bytes = filter->min_bytes};
 	struct rec_rules scratch = {0};
 
 	if (set_errors(&filter->errors, &scratch))

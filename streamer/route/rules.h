@@ -13,8 +13,8 @@
 /** rules_make - the BPF program's part, beside the states of rows, which config_select() makes */
 void rules_make(const struct config *config, struct rec_rules *ret_rules);
 
-/** rules_processes - the processes of a configuration; refers to its lists */
-struct capture_processes rules_processes(const struct config *config);
+/** rules_processes - the same for the BPF program; refers to the lists */
+struct capture_processes rules_processes(const struct config_patterns *patterns);
 
 /**
  * rules_send - make the BPF program trace by a configuration: its processes, filter and samples

@@ -149,6 +149,18 @@ def test_processes(tmp_path):
         os.unlink(tmp_path / "x.jsonl")
 
 
+def test_turned_away_processes(tmp_path, method):
+    """Both are traced, and one is let through; what it calls inside of its calls is its own."""
+    script = f"{tap.program('scenes')} threads 2 100; bash -c 'exec -a x {tap.program('scenes')} threads 1 50'; " \
+             f"setpriv --reuid=65534 --clear-groups {tap.program('scenes')} threads 1 7"
+    base = "families: []\ninclude: [cudaMalloc, cuMemAlloc_v2]\n"
+    options = ["-c", tap.config(tmp_path, base + "filter: {uids: [65534]}"), f"--probes={method}"]
+    result = tap.trace(tmp_path, "sh", "-c", script, options=options, env={"FAKE_CUDA_NESTED": "1"})
+    c = result.stop["calls"]
+    assert result.counts == {"cudaMalloc": 7} and {call["uid"] for call in result.calls} == {65534}
+    assert c["entries"] == 514 and c["filtered"] == 500 and c["nested"] == 7 and c["orphan_exits"] == 0
+
+
 def test_process_rate_limit(tmp_path):
     """Each process has its own."""
     result = tap.trace(tmp_path, "sh", "-c", f"{tap.program('scenes')} again 100 & {tap.program('scenes')} again 70; wait",

@@ -47,7 +47,7 @@ class Scene:
         self.counts_path = out / f"{self.name.replace(' ', '-')}.json"
         words = [word.replace("%s", str(self.counts_path)) for word in self.words]
         if self.inside:
-            words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", self.inside[0], "sh",
+            words = ["unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", self.inside[0], "sh",
                      *map(str, self.inside[1:]), *words]
             if cgroup:
                 words = ["sh", "-c", 'echo $$ >"$1" && shift && exec "$@"', "sh", str(cgroup / "cgroup.procs"), *words]
@@ -150,23 +150,26 @@ def row(scene, events):
     mine = [event for event in events if event.get("pid") == scene.pid and event["type"] in ("call", "process")]
     calls = seen.calls(mine)
     if scene.torch:
+        # while several processes use the GPU, CUPTI's records of kernels are fewer than its records of launches
         wanted = seen.by_base(own["kernels"])
+        launched = sum(n for func, n in own["calls"].items() if seen.work(func) == "LaunchKernel")
         launches = [call for call in seen.marked(calls) if seen.is_launch(call)]
         names = seen.by_base(seen.by_kernel(launches))
     else:
         wanted = collections.Counter(own["launches"])
+        launched = wanted.total()
         launches = [call for call in calls if seen.is_launch(call) and
                     ("kernel" not in call or not scene.name.startswith(("triton", "cupy", "cublas")) or call["kernel"] in wanted)]
         names = seen.by_kernel(launches)
     right = names & wanted
     if not calls and not scene.exact:
-        return [scene.name, f"0/{wanted.total()}", "", str(scene.pid), "", "", "0"], True
+        return [scene.name, f"0/{launched}", "", str(scene.pid), "", "", "0"], True
     inside = {call.get("ns_pid") for call in calls} if scene.inside else {own["pid"]}
     containers = {call.get("container_id") for call in calls}
     devices = {call.get("device") for call in launches}
-    ok = [len(launches) == wanted.total(), right == wanted, bool(calls) and inside == {own["pid"]},
+    ok = [len(launches) == launched, right == wanted, bool(calls) and inside == {own["pid"]},
           containers == {scene.container}, devices <= {0, None}]
-    cells = [scene.name, f"{len(launches)}/{wanted.total()}", f"{right.total()}/{wanted.total()}",
+    cells = [scene.name, f"{len(launches)}/{launched}", f"{right.total()}/{wanted.total()}",
              f"{scene.pid}" + (f" ({own['pid']} inside)" if scene.inside else "") + ("" if ok[2] else " BAD"),
              (scene.container or "-")[:12] + ("" if ok[3] else f" BAD {containers}"),
              ",".join(sorted("?" if d is None else str(d) for d in devices)) or "-",
