@@ -422,18 +422,23 @@ void targets_release(struct trace *trace, unsigned attach_id)
 		capture_detach_later(trace->capture, attach_id);
 }
 
-void targets_double(struct trace *trace, unsigned newer, unsigned first)
+void targets_double(struct trace *trace, unsigned second, unsigned first)
 {
-	unsigned keep = newer < first ? newer : first, go = newer < first ? first : newer, i;
+	struct attached *go, *keep;
+	unsigned i;
 
-	if (!keep || go > trace->nattached)
+	if (!second || !first || second > trace->nattached || first > trace->nattached)
 		return;
-	trace->attached[go - 1].same_as = keep;
+	go = &trace->attached[second - 1];
+	keep = &trace->attached[first - 1];
+	if (go->gone || keep->gone) /* told by several threads; the next call tells what is left */
+		return;
+	go->same_as = first;
+	keep->pinned |= go->pinned;
 	for (i = 0; i < trace->nattached; i++) /* the doubles of a double */
-		if (trace->attached[i].same_as == go)
-			trace->attached[i].same_as = keep;
-	trace->attached[keep - 1].pinned |= trace->attached[go - 1].pinned;
-	targets_detach(trace, go, "duplicate");
+		if (trace->attached[i].same_as == second)
+			trace->attached[i].same_as = first;
+	targets_detach(trace, second, "duplicate");
 }
 
 void targets_changes(struct trace *trace)

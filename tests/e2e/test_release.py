@@ -184,6 +184,7 @@ def test_another_name_of_the_same_file(tmp_path):
             run = running.end()
     mine = {event["attach_id"] for event in run.attached if str(tmp_path) in event["path"]}
     assert sizes(run, first, second) == [7701, 7702, 7703]
+    assert {call["status"] for call in run.calls if call["bytes"] > 7700} == {"ok"}, "the calls that showed the double have their ends"
     assert sorted(event["reason"] for event in run.of("detach") if event["attach_id"] in mine) == ["duplicate", "unmapped"]
 
 
