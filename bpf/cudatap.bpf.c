@@ -957,14 +957,16 @@ static __always_inline struct frame *leave_frame(struct thread_state *t, u64 sp,
 	return frame_at(t, depth - 1);
 }
 
-/* A return without an entry, unless that was turned away. */
+/* A return without an entry, unless that was turned away, or its row is OFF and has its probes for a moment
+ * yet.
+ */
 static __always_inline void count_orphan(const struct thread_state *t, u64 cookie)
 {
+	u32 row = cookie & (REC_MAX_ROWS - 1), state = shared.row_state[row];
 	struct verdict verdict;
 	struct counters *c;
 
-	if ((t && t->rejected) || may_be_turned(&shared.rules, cookie & (REC_MAX_ROWS - 1),
-						shared.row_state[cookie & (REC_MAX_ROWS - 1)]))
+	if (state == REC_ROW_OFF || (t && t->rejected) || may_be_turned(&shared.rules, row, state))
 		return;
 	c = my_counters();
 	if (c && (t || is_selected(bpf_get_current_task_btf(), &verdict)))
@@ -1067,6 +1069,20 @@ static __always_inline u32 open_calls(struct thread_state *t)
 		if (i >= depth)
 			break;
 		if (f->muted || f->state & REC_ROW_ON)
+			n++;
+	}
+	return n;
+}
+
+/* Calls that still need the probes of rows that are OFF by now. */
+static __always_inline u32 leaving_calls(struct thread_state *t)
+{
+	u32 depth = t->depth, i, n = 0;
+
+	for (i = 0; i < REC_MAX_DEPTH; i++) {
+		if (i >= depth)
+			break;
+		if (shared.row_state[frame_at(t, i)->rec.cookie & (REC_MAX_ROWS - 1)] == REC_ROW_OFF)
 			n++;
 	}
 	return n;
@@ -1266,6 +1282,7 @@ int on_look(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	shared.open_calls += open_calls(t);
+	shared.leaving_calls += leaving_calls(t);
 	if (!shared.open_after_ns)
 		return 0;
 	now = bpf_ktime_get_boot_ns();

@@ -297,6 +297,7 @@ struct rec_shared {
 	u32 reserved;
 	u64 open_after_ns; /* calls that last longer are told of by on_look; 0: none are */
 	u64 open_calls;    /* what the last run of on_look found under way; set to 0 before it */
+	u64 leaving_calls; /* of these, the ones of rows that are OFF by now; likewise */
 	u8 row_state[REC_MAX_ROWS];
 	struct rec_rules rules;
 	/* written by BPF */

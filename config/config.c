@@ -253,9 +253,9 @@ static void load_into(struct loading *l, const char *path, const char *text, siz
 }
 
 static int load(const char *path, const char *text, size_t len, const struct config_overrides *overrides,
-		FILE *out, struct config **ret_config)
+		FILE *out, struct config_strings *paths, struct config **ret_config)
 {
-	struct errors errors = {0};
+	struct errors errors = {.paths = paths};
 	struct loading l = {
 		.config = calloc(1, sizeof(*l.config)),
 		.overrides = overrides,
@@ -281,23 +281,46 @@ static int load(const char *path, const char *text, size_t len, const struct con
 int config_load(const char *path, const struct config_overrides *overrides, FILE *errors,
 		struct config **ret_config)
 {
-	return load(path, NULL, 0, overrides, errors, ret_config);
+	return load(path, NULL, 0, overrides, errors, NULL, ret_config);
+}
+
+int config_load_watched(const char *path, const struct config_overrides *overrides, FILE *errors,
+			struct config_strings *ret_paths, struct config **ret_config)
+{
+	*ret_paths = (struct config_strings){0};
+	return load(path, NULL, 0, overrides, errors, ret_paths, ret_config);
 }
 
 int config_load_text(const char *name, const char *text, size_t len, const struct config_overrides *overrides,
 		     FILE *out, struct config **ret_config)
 {
-	return load(name, text, len, overrides, out, ret_config);
+	return load(name, text, len, overrides, out, NULL, ret_config);
+}
+
+void config_strings_free(struct config_strings *strings)
+{
+	for (size_t i = 0; i < strings->n; i++)
+		free(strings->list[i]);
+	free(strings->list);
+	*strings = (struct config_strings){0};
+}
+
+struct config *config_ref(struct config *config)
+{
+	config->more_refs++;
+	return config;
 }
 
 void config_free(struct config *config)
 {
 	if (!config)
 		return;
+	if (config->more_refs) {
+		config->more_refs--;
+		return;
+	}
 	keys_free(&(struct key_set){config_keys, config}, 1);
-	for (size_t i = 0; i < config->files.n; i++)
-		free(config->files.list[i]);
-	free(config->files.list);
+	config_strings_free(&config->files);
 	free(config->profile);
 	free(config);
 }

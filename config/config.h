@@ -1,6 +1,6 @@
 /*
  * The checked configuration: what YAML file and command line say, complete
- * with defaults. Made once, then read-only; freed by config_free().
+ * with defaults. Made once, then read-only; freed by the last config_free().
  */
 #ifndef CUDATAP_CONFIG_H
 #define CUDATAP_CONFIG_H
@@ -71,6 +71,9 @@ struct config_rates {
 	size_t n;
 };
 
+/* When the configuration is read again. */
+enum config_reload { CONFIG_ON_SIGNAL, CONFIG_ON_CHANGE };
+
 #define CONFIG_SPOOL_BYTES (1ull << 30) /* the default */
 
 struct config_sink {
@@ -101,6 +104,7 @@ struct config_sink {
 };
 
 struct config {
+	unsigned more_refs;          /* beside the first one */
 	char *profile;               /* the one in effect; NULL: none */
 	struct config_strings files; /* that were read, included ones too; not stdin */
 	bool api[TABLE_NAPIS];
@@ -135,6 +139,7 @@ struct config {
 		struct config_strings redact; /* parameters whose values are not shown */
 	} fields;
 	char *host;
+	int reload; /* enum config_reload */
 	struct {
 		uint64_t size; /* bytes, a power of two and multiple of the page */
 		uint64_t flush_ns;
@@ -164,7 +169,19 @@ struct config_overrides {
  */
 int config_load(const char *path, const struct config_overrides *overrides, FILE *errors,
 		struct config **ret_config);
+/** config_free - drop a reference, and with the last one everything. NULL is fine. */
 void config_free(struct config *config);
+/** config_ref - one more reference; all of them belong to one thread */
+struct config *config_ref(struct config *config);
+
+/**
+ * config_load_watched - the same, for who wants to know when to load it again
+ * @ret_paths: what it was made from, also after a failure: every file that was read or looked for, secrets
+ *	included, and patterns of names in a directory. To be freed by config_strings_free().
+ */
+int config_load_watched(const char *path, const struct config_overrides *overrides, FILE *errors,
+			struct config_strings *ret_paths, struct config **ret_config);
+void config_strings_free(struct config_strings *strings);
 
 /** config_print - the effective configuration as YAML that config_load() reads again (`cudatap check`).
  * Secrets are masked. */
@@ -175,6 +192,29 @@ int config_print(const struct config *config, FILE *out);
  * Secrets are compared and not shown. Returns 0, -ENOMEM or -EIO.
  */
 int config_diff(const struct config *a, const struct config *b, FILE *out);
+
+/* ---- from one configuration to the next ---- */
+
+/* A key that has another value. Values are as in config_diff(); NULL: the key is not there. */
+struct config_change {
+	char *path; /* "families", "sinks.disk.rotate.max_size"; of a whole sink: "sinks.disk" */
+	char *from, *to;
+	bool at_start; /* it takes effect at the next start: config_advance() has kept the old value */
+};
+
+struct config_changes {
+	struct config_change *list;
+	size_t n;
+	bool *same_sink; /* [nsinks of the new one]: a sink of that name goes on as it is */
+};
+
+/**
+ * config_advance - what changes when @config takes the place of @old
+ * Keys that cannot change while cudatap runs get the old value in @config.
+ * Returns 0 or a negative errno.
+ */
+int config_advance(const struct config *old, struct config *config, struct config_changes *ret_changes);
+void config_changes_free(struct config_changes *changes);
 
 /** config_schema - JSON Schema (draft 2020-12) of the file, for editors. Returns 0, -ENOMEM or -EIO. */
 int config_schema(FILE *out);

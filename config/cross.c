@@ -9,7 +9,7 @@
 #include "tree.h"
 #include "types.h"
 
-#include "../sinks/fanout.h"
+#include "../sinks/forms.h"
 #include "../streamer/encode/encode.h"
 
 #define SURE_TO_FIT 1024 /* bytes of constant texts, before they are escaped */
@@ -75,7 +75,7 @@ static void check_rename(const struct config *config, const struct config_sink *
 static bool is_new_form(const struct config *config, size_t index)
 {
 	for (size_t i = 0; i < index; i++)
-		if (config->sinks[i].format && fanout_same_form(&config->sinks[i], &config->sinks[index]))
+		if (config->sinks[i].format && forms_same(&config->sinks[i], &config->sinks[index]))
 			return false;
 	return true;
 }
@@ -136,11 +136,11 @@ void cross_check(const struct config *config, const struct node *map, struct err
 		check_rename(config, sink, map, errors);
 		if (!is_new_form(config, i))
 			continue;
-		if (++forms == FANOUT_MAX_FORMS + 1)
+		if (++forms == FORMS_MAX + 1)
 			errors_add(errors, mark_of(map, sink, "fields", NULL),
 				   "sink %s: sinks can have events in %d combinations of \"format\" and "
 				   "\"fields\", and this is one more",
-				   QUOTE(sink->name), FANOUT_MAX_FORMS);
+				   QUOTE(sink->name), FORMS_MAX);
 		if (!sure)
 			check_room(config, sink, map, errors);
 	}

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "errors.h"
 
 #include "../streamer/table/table.h"
@@ -215,4 +216,21 @@ struct hint hint_word(const char *word, const char *const *words, size_t n)
 	for (size_t i = 0; i < n && used < sizeof(hint.text); i++)
 		used += snprintf(hint.text + used, sizeof(hint.text) - used, "%s %s", i ? "," : "", words[i]);
 	return hint;
+}
+
+void errors_path(struct errors *errors, const char *path)
+{
+	struct config_strings *paths = errors->paths;
+	char **list;
+
+	for (size_t i = 0; paths && i < paths->n; i++)
+		if (!strcmp(paths->list[i], path))
+			return;
+	list = paths ? reallocarray(paths->list, paths->n + 1, sizeof(*list)) : NULL;
+	if (!list)
+		return;
+	paths->list = list;
+	/* a name that is missing here is no reason to give up */
+	if ((list[paths->n] = strdup(path)))
+		paths->n++;
 }

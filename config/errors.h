@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct config_strings;
+
 #define ERRORS_SHOWN   50   /* more are only counted */
 #define ERRORS_COUNTED 1000 /* and so many at most */
 
@@ -42,7 +44,12 @@ struct errors {
 	bool partial;        /* something else is to complete it: what is missing is no mistake */
 	bool elsewhere;      /* it takes effect elsewhere: its variables and files need not be here */
 	unsigned globs;      /* that were compared with the functions so far */
+
+	struct config_strings *paths; /* what was opened or looked for goes in here; NULL: nobody asks */
 };
+
+/** errors_path - the configuration depends on this file, or on what a pattern matches */
+void errors_path(struct errors *errors, const char *path);
 
 /** errors_add - one mistake: what is wrong; what to do. Without a newline. */
 __attribute__((format(printf, 3, 4))) void errors_add(struct errors *errors, const struct mark *mark,

@@ -151,6 +151,8 @@ static int read_file(struct files *f, const char *path, const struct node *by, c
 	int fd = open_file(path, by, &id);
 	int err = -EINVAL;
 
+	if (by || strcmp(path, "-"))
+		errors_path(f->errors, path);
 	if (fd < 0)
 		return cannot_read(f, path, by, mark, fd);
 	if (admit(f, path, by, id)) {
@@ -227,9 +229,11 @@ static size_t list_matches(DIR *dir, const char *pattern, char **names, size_t r
 static void include_matches(struct including *in, const char *dir, const char *pattern, const struct node *by)
 {
 	DIR *open_dir = opendir(*dir ? dir : ".");
-	char *names[FILES_MAX];
+	char *names[FILES_MAX], path[PATH_MAX + NAME_MAX];
 	size_t n;
 
+	snprintf(path, sizeof(path), "%s%s", dir, pattern);
+	errors_path(in->files->errors, path);
 	if (!open_dir) {
 		/* nothing to include yet */
 		if (errno != ENOENT)
@@ -245,13 +249,13 @@ static void include_matches(struct including *in, const char *dir, const char *p
 		n = FILES_MAX;
 	}
 	for (size_t i = 0; i < n; i++) {
-		char *path = NULL;
+		char *name = NULL;
 
-		if (asprintf(&path, "%s%s", dir, names[i]) >= 0)
-			include_file(in, path, by);
+		if (asprintf(&name, "%s%s", dir, names[i]) >= 0)
+			include_file(in, name, by);
 		else
 			in->err = out_of_memory(in->files, &by->mark);
-		free(path);
+		free(name);
 		free(names[i]);
 	}
 }

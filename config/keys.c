@@ -22,6 +22,11 @@
 
 /* enum kernels_style */
 static const char *const name_styles[] = {"demangled", "mangled", "off", "both", NULL};
+static const char *const reloads[] = {
+	[CONFIG_ON_SIGNAL] = "on_signal",
+	[CONFIG_ON_CHANGE] = "on_change",
+	NULL,
+};
 static const char *const auto_words[] = {"auto", NULL};
 static const char *const statuses[] = {
 	[CALL_OK] = "ok",
@@ -71,12 +76,14 @@ static const struct key processes[] = {
 	 .type = KEY_PIDS,
 	 .offset = AT(pids),
 	 .fallback = "[]",
+	 .flags = KEY_AT_START,
 	 .about = "trace these processes only, by their ids as `ps` shows them; an empty list is every "
 		  "process."},
 	{.name = "children",
 	 .type = KEY_BOOL,
 	 .offset = AT(processes.children),
 	 .fallback = "false",
+	 .flags = KEY_AT_START,
 	 .about = "trace the children of `pids` too, and theirs, those that are there and those to come"},
 	PATTERNS(offsetof(struct config, processes.patterns), "trace only"),
 	{0},
@@ -106,7 +113,7 @@ static const struct key fields[] = {
 	 .type = KEY_STRINGS,
 	 .offset = AT(fields.env),
 	 .fallback = "[]",
-	 .flags = KEY_VARIABLES,
+	 .flags = KEY_AT_START | KEY_VARIABLES,
 	 .max = ENVIRONS_MAX_NAMES,
 	 .about = "environment variables that events show in `environ`, such as `[SLURM_JOB_ID, RANK]`, as "
 		  "the "
@@ -127,7 +134,7 @@ static const struct key ring[] = {
 	 .type = KEY_SIZE,
 	 .offset = AT(ring.size),
 	 .fallback = "16MiB",
-	 .flags = KEY_POWER_OF_TWO,
+	 .flags = KEY_POWER_OF_TWO | KEY_AT_START,
 	 .min = 4 * KiB,
 	 .max = GiB,
 	 .about = "memory between kernel and cudatap; it holds the calls that come while nobody reads"},
@@ -401,13 +408,14 @@ const struct key config_keys[] = {
 	 .offset = AT(names),
 	 .words = name_styles,
 	 .fallback = "demangled",
+	 .flags = KEY_AT_START,
 	 .about = "how kernels are named in launches; `both` adds `kernel_mangled`, `off` saves the probes "
 		  "that learn their names"},
 	{.name = "libraries",
 	 .type = KEY_STRINGS,
 	 .offset = AT(libraries),
 	 .fallback = "auto",
-	 .flags = KEY_PATHS | KEY_NOT_EMPTY,
+	 .flags = KEY_PATHS | KEY_NOT_EMPTY | KEY_AT_START,
 	 .words = auto_words,
 	 .about = "paths and globs of the files to attach to; `auto` finds them"},
 	{.name = "processes", .type = KEY_MAP, .children = processes, .about = "which processes are traced"},
@@ -435,6 +443,14 @@ const struct key config_keys[] = {
 	 .min = 1,
 	 .max = 255,
 	 .about = "name of this host in every event"},
+	{.name = "reload",
+	 .type = KEY_ENUM,
+	 .offset = AT(reload),
+	 .words = reloads,
+	 .fallback = "on_signal",
+	 .about = "when the configuration is read again while cudatap runs: at SIGHUP, or also whenever one "
+		  "of "
+		  "its files has changed"},
 	{.name = "ring",
 	 .type = KEY_MAP,
 	 .children = ring,

@@ -44,6 +44,7 @@ enum key_type {
 #define KEY_PARAMETERS   (1 << 5) /* STRINGS: names of parameters */
 #define KEY_RENAME       (1 << 6) /* FIELDS: new names by one of `words` */
 #define KEY_VARIABLES    (1 << 7) /* STRINGS: names of environment variables, each once, `max` at most */
+#define KEY_AT_START     (1 << 8) /* a reload does not change it: it takes effect at the next start */
 
 struct key {
 	const char *name;

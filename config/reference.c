@@ -56,6 +56,10 @@ static const char intro[] =
 	"is a\n"
 	"name that matches no function: nothing is traced then, and cudatap ends with 2.\n"
 	"\n"
+	"A running cudatap reads it again at SIGHUP, and with `reload: on_change` whenever one of its files "
+	"has\n"
+	"changed; [reload.md](reload.md) says what happens then.\n"
+	"\n"
 	"Editors complete and check keys by [config.schema.json](config.schema.json), which\n"
 	"`cudatap config schema` prints: begin a file with `# yaml-language-server: $schema=PATH`.\n";
 
@@ -155,7 +159,7 @@ static void rows(FILE *out, const struct key *keys, const char *prefix)
 		sentence(out, k->about);
 		if ((k->flags & KEY_SECRET) && !has_file_key(keys, k))
 			fprintf(out, " `%s" SECRET_FILE_SUFFIX "` names a file that has it.", k->name);
-		fputs(" |\n", out);
+		fputs((k->flags & KEY_AT_START) ? " Takes effect at the next start. |\n" : " |\n", out);
 	}
 }
 

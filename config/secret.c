@@ -83,6 +83,7 @@ static void read_beside(const struct key *key, const struct node_entry *e, const
 	struct stat st = {0};
 	int fd = open_secret(path, &st);
 
+	errors_path(errors, path);
 	if (fd < 0) {
 		cannot_read(e, path, fd == -EINVAL ? "it is not a regular file" : strerror(-fd), errors);
 		return;

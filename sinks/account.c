@@ -1,6 +1,8 @@
 /* Counters of a sink, reasons of loss, and losses not yet told. */
 #include "account.h"
 
+#include <assert.h>
+
 const char *const sink_reason_names[SINK_NREASONS] = {
 	[SINK_QUEUE_FULL] = "queue_full",
 	[SINK_TOO_LARGE] = "too_large",
@@ -25,6 +27,17 @@ uint64_t sink_counters_dropped(const struct sink_counters *c)
 	for (int i = 0; i < SINK_NREASONS; i++)
 		sum += c->dropped[i];
 	return sum;
+}
+
+static_assert(sizeof(struct sink_counters) % sizeof(uint64_t) == 0, "they are all of one type");
+
+void sink_counters_add(struct sink_counters *to, const struct sink_counters *more)
+{
+	const uint64_t *from = (const uint64_t *)more;
+	uint64_t *sums = (uint64_t *)to;
+
+	for (size_t i = 0; i < sizeof(*to) / sizeof(*sums); i++)
+		sums[i] += from[i];
 }
 
 bool sink_counters_check(const struct sink_counters *c)

@@ -4,9 +4,10 @@
  * wants them.
  *
  * Threads: the reader thread owns the fan-out; only it calls fanout_reserve(),
- * fanout_commit(), fanout_withhold() and fanout_flush(). The functions marked
- * [any] may be called from any thread while the fan-out lives. Each sink has a
- * worker thread of its own, which blocks all signals.
+ * fanout_commit(), fanout_withhold(), fanout_flush() and fanout_apply(), and
+ * what tells of formats. The functions marked [any] may be called from any
+ * thread while the fan-out lives. Each sink has a worker thread of its own,
+ * which blocks all signals.
  *
  * Memory: a sink's queue pins at most 2 * max_bytes + QUEUE_SLACK bytes
  * (queue.h); at most CHUNK_POOL_KEEP empty chunks are kept for reuse.
@@ -15,17 +16,14 @@
 #define CUDATAP_FANOUT_H
 
 #include "../config/config.h"
+#include "forms.h"
 #include "sink.h"
 
-#define FANOUT_MAX_FORMS 8      /* of lines: a format with a choice of fields; each is encoded once */
-#define FANOUT_MAX_SINKS 64     /* a set of sinks is a bit mask: bit i = sink i of fanout_new() */
-#define FANOUT_MAX_LINE  20480u /* = ENCODE_MAX_LINE; no line is longer */
+#define FANOUT_MAX_SINKS FORMS_MAX_SINKS /* a set of sinks is a bit mask: bit i = sink i of fanout_open() */
+#define FANOUT_MAX_LINE  20480u          /* = ENCODE_MAX_LINE; no line is longer */
 #define FANOUT_ALL       UINT64_MAX
 
 struct fanout;
-
-/** fanout_same_form - whether two sinks share their lines */
-bool fanout_same_form(const struct config_sink *a, const struct config_sink *b);
 
 /*
  * Encodes the loss event of a sink as a line of its format (newline included).
@@ -37,14 +35,26 @@ bool fanout_same_form(const struct config_sink *a, const struct config_sink *b);
 typedef int (*fanout_loss_fn)(void *ctx, const char *format, const struct sink_loss *loss, char *out,
 			      size_t size, struct line_meta *ret_meta);
 
+/* The sinks that there are to be. */
+struct fanout_sinks {
+	const struct config_sink *list; /* outlive the fan-out, unless @config is given */
+	size_t n;
+	struct config *config;            /* what they are part of: each sink holds a reference; or NULL */
+	const struct sink_origin *origin; /* copied; what it points to lives likewise; or NULL */
+	const bool *same; /* [n]: the sink of that name goes on as it is, with what it has been made from;
+			   * NULL: none does */
+};
+
 /**
- * fanout_new - open all sinks and start their workers
- * @sinks, @n: from the configuration; must outlive the fan-out
- * @origin: likewise; NULL: nothing is known
+ * fanout_open - open all sinks and start their workers
  * @encode_loss, @ctx: NULL: no loss events
  * @error: one sentence for the user when the result is negative
  * Returns 0, or a negative errno with every sink closed again.
  */
+int fanout_open(const struct fanout_sinks *sinks, fanout_loss_fn encode_loss, void *ctx,
+		struct fanout **ret_fanout, char *error, size_t error_size);
+
+/** fanout_new - fanout_open() for sinks that outlive the fan-out, as their @origin does */
 int fanout_new(const struct config_sink *sinks, size_t n, const struct sink_origin *origin,
 	       fanout_loss_fn encode_loss, void *ctx, struct fanout **ret_fanout, char *error,
 	       size_t error_size);
@@ -59,8 +69,10 @@ const struct config_sink *fanout_format_config(const struct fanout *fanout, size
 /** fanout_format_sinks - which sinks have that format */
 uint64_t fanout_format_sinks(const struct fanout *fanout, size_t format);
 
-size_t fanout_nsinks(const struct fanout *fanout);
-const char *fanout_sink_name(const struct fanout *fanout, size_t sink);
+/* [any] All names that sinks have had, in the order in which they came: what sinks of one name did, one after
+ * the other, is counted together. Functions that take a @sink mean an index into these. */
+size_t fanout_nsinks(struct fanout *fanout);
+const char *fanout_sink_name(struct fanout *fanout, size_t sink);
 
 /**
  * fanout_reserve - room for one line
@@ -100,14 +112,50 @@ void fanout_rotate(struct fanout *fanout);
 
 /** fanout_counters - [any] a snapshot that satisfies the equation; lines committed but not flushed
  * are not in it */
-void fanout_counters(const struct fanout *fanout, size_t sink, struct sink_counters *ret_counters);
+void fanout_counters(struct fanout *fanout, size_t sink, struct sink_counters *ret_counters);
 
 /** fanout_all_gone - [any] has the outside of every sink gone for good (readers of pipes)? */
-bool fanout_all_gone(const struct fanout *fanout);
+bool fanout_all_gone(struct fanout *fanout);
 /** fanout_wants_exit - [any] did a sink fail for which the user wants cudatap to end? */
 bool fanout_wants_exit(const struct fanout *fanout);
 /** fanout_gone_fd - readable from the moment fanout_all_gone() or fanout_wants_exit() is true */
 int fanout_gone_fd(const struct fanout *fanout);
+
+/* ---- other sinks, while lines flow ---- */
+
+/* A change in the making. One at a time, in one thread, which also calls fanout_reap(). */
+struct fanout_change;
+
+/**
+ * fanout_prepare - open those sinks that are new
+ * A new sink whose outside is in use by one that goes (same_outside(), or one spool) begins when that has
+ * ended; others are open now.
+ * @error: one sentence when the result is negative
+ * Returns 0, or a negative errno with nothing changed.
+ */
+int fanout_prepare(struct fanout *fanout, const struct fanout_sinks *sinks, struct fanout_change **ret_change,
+		   char *error, size_t error_size);
+/** fanout_change_bits - [n]: which bit each of the sinks has in sets of sinks from now on */
+const uint8_t *fanout_change_bits(const struct fanout_change *change);
+/** fanout_change_forms - what fanout_format() and the like will tell */
+const struct forms *fanout_change_forms(const struct fanout_change *change);
+/** fanout_change_removed - the sinks, by their present bits, whose names the new ones do not have */
+uint64_t fanout_change_removed(const struct fanout_change *change);
+
+/**
+ * fanout_apply - lines from now on are for the new sinks, all before for the old ones. Reader thread.
+ * Old ones that do not go on get until @deadline_ns to write what they have.
+ */
+void fanout_apply(struct fanout_change *change, uint64_t deadline_ns);
+/** fanout_change_free - after fanout_apply(), or instead of it: then nothing has changed. NULL is fine. */
+void fanout_change_free(struct fanout_change *change);
+
+/** fanout_left_fd - readable when fanout_reap() has something to do */
+int fanout_left_fd(const struct fanout *fanout);
+/** fanout_reap - let go of sinks that have left and ended, and those begin that waited for them */
+void fanout_reap(struct fanout *fanout);
+
+/* ---- the end ---- */
 
 /**
  * fanout_stop - [any] ask the workers to end: write what is queued, until the deadline

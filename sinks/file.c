@@ -412,6 +412,13 @@ static int file_rotate_now(struct sink *sink)
 	return file_rotate(sink->priv);
 }
 
+static bool file_same_outside(const void *options, const void *others)
+{
+	const struct file_options *a = options, *b = others;
+
+	return !strcmp(a->path, b->path);
+}
+
 const struct sink_ops sink_file = {
 	.type = "file",
 	.about = "whole lines appended to a file, which can be rotated",
@@ -421,6 +428,7 @@ const struct sink_ops sink_file = {
 	.tick_ns = FILE_TICK_NS,
 	.check = file_check,
 	.from_url = file_from_url,
+	.same_outside = file_same_outside,
 	.open = file_open,
 	.write = file_write,
 	.reopen = file_reopen,

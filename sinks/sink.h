@@ -94,6 +94,8 @@ struct sink_counters {
 
 /** sink_counters_check - does the equation hold? */
 bool sink_counters_check(const struct sink_counters *counters);
+/** sink_counters_add - what two sinks did together */
+void sink_counters_add(struct sink_counters *to, const struct sink_counters *more);
 /** sink_counters_dropped - sum over all reasons */
 uint64_t sink_counters_dropped(const struct sink_counters *counters);
 
@@ -158,9 +160,10 @@ struct sink_result {
 };
 
 /*
- * A kind of sink. All functions but check() and from_url() run in the sink's
- * worker thread (open() and, after a failure of another sink, close(): in the
- * thread that made the fan-out), one at a time, all signals blocked. They may
+ * A kind of sink. All functions but check(), from_url() and same_outside() run
+ * in the sink's worker thread (open(), where no other sink has to end before,
+ * and after a failure of another sink close(): in the thread that makes the
+ * sinks), one at a time, all signals blocked. They may
  * wait only in sink_poll(), which a stop request ends. Functions that are
  * NULL are not needed by the kind.
  */
@@ -180,6 +183,8 @@ struct sink_ops {
 	/* The short form (`-o`). @options hold the defaults; strings in them are malloc()ed.
 	 * 0: done; -ENOENT: not a URL of this kind; -EINVAL: one of this kind, wrong, sentence in @error. */
 	int (*from_url)(const char *url, void *options, char *error, size_t error_size);
+	/* Would two sinks of this kind get in each other's way if both were open? NULL: no two ever do. */
+	bool (*same_outside)(const void *options, const void *others);
 	/* 0, or a negative errno, one sentence in @error, and nothing left open. */
 	int (*open)(struct sink *sink, char *error, size_t error_size);
 	/* @n > 0 lines in order. */

@@ -52,6 +52,12 @@ static void stdout_close(struct sink *sink, uint64_t deadline_ns)
 	free(sink->priv);
 }
 
+/* There is one. */
+static bool stdout_same_outside(const void *options, const void *others)
+{
+	return true;
+}
+
 const struct sink_ops sink_stdout = {
 	.type = "stdout",
 	.about = "standard output; ends quietly when its reader has gone",
@@ -59,6 +65,7 @@ const struct sink_ops sink_stdout = {
 	.options_size = sizeof(struct stdout_options),
 	.batch_bytes = 64 << 10, /* what a pipe holds (pipe(7)) */
 	.from_url = stdout_from_url,
+	.same_outside = stdout_same_outside,
 	.open = stdout_open,
 	.write = stdout_write,
 	.tick = stdout_tick,

@@ -25,6 +25,16 @@ const char *worker_name(const struct worker *worker)
 	return worker->sink.name;
 }
 
+const struct config_sink *worker_config(const struct worker *worker)
+{
+	return worker->config;
+}
+
+bool worker_is_running(const struct worker *worker)
+{
+	return worker->started;
+}
+
 void worker_signal(int fd)
 {
 	const uint64_t one = 1;
@@ -237,25 +247,86 @@ void worker_stop(struct worker *worker, uint64_t deadline_ns)
 
 /* ---- life ---- */
 
-int worker_new(const struct config_sink *config, struct workers *all, struct worker **ret_worker, char *error,
-	       size_t error_size)
+int workers_init(struct workers *all)
 {
-	struct worker *worker = calloc(1, sizeof(*worker));
-	pthread_condattr_t attr;
-	int r;
+	pthread_mutex_init(&all->lock, NULL);
+	chunk_pool_init(&all->pool, UINT32_MAX);
+	all->gone_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	all->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	all->left_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return all->gone_fd < 0 || all->ended_fd < 0 || all->left_fd < 0 ? -errno : 0;
+}
 
-	if (!worker) {
-		snprintf(error, error_size, "sink %s: out of memory", config->name);
-		return -ENOMEM;
-	}
+void workers_destroy(struct workers *all)
+{
+	const int fds[] = {all->gone_fd, all->ended_fd, all->left_fd};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	chunk_pool_destroy(&all->pool);
+	pthread_mutex_destroy(&all->lock);
+}
+
+static bool all_gone(const struct workers *all)
+{
+	return all->ncurrent && all->ngone == all->ncurrent;
+}
+
+void workers_enter(struct worker *worker)
+{
+	struct workers *all = worker->all;
+
+	pthread_mutex_lock(&all->lock);
+	worker->current = true;
+	all->ncurrent++;
+	all->ngone += worker->outside_gone;
+	if (all_gone(all))
+		worker_signal(all->gone_fd);
+	pthread_mutex_unlock(&all->lock);
+}
+
+void workers_leave(struct worker *worker)
+{
+	struct workers *all = worker->all;
+
+	pthread_mutex_lock(&all->lock);
+	worker->current = false;
+	all->ncurrent--;
+	all->ngone -= worker->outside_gone;
+	if (all_gone(all))
+		worker_signal(all->gone_fd);
+	if (atomic_load(&worker->ended))
+		worker_signal(all->left_fd);
+	pthread_mutex_unlock(&all->lock);
+}
+
+int worker_open(struct worker *worker, char *error, size_t error_size)
+{
+	int r = worker_spool_open(worker, error, error_size);
+
+	if (!r)
+		r = worker->sink.ops->open(&worker->sink, error, error_size);
+	worker->opened = !r;
+	return r;
+}
+
+static void worker_init(struct worker *worker, const struct config_sink *config,
+			const struct sink_origin *origin, struct workers *all)
+{
+	pthread_condattr_t attr;
+
 	worker->all = all;
+	worker->config = config;
+	if (origin)
+		worker->own = *origin;
 	worker->sink = (struct sink){.name = config->name,
 				     .ops = config->ops,
 				     .options = config->options,
 				     .format = config->format,
 				     .max_events = config->queue.max_events,
 				     .max_bytes = config->queue.max_bytes,
-				     .origin = all->origin,
+				     .origin = origin ? &worker->own : NULL,
 				     .idle_fd = -1,
 				     .worker = worker};
 	atomic_init(&worker->deadline_ns, SINK_NEVER);
@@ -268,15 +339,26 @@ int worker_new(const struct config_sink *config, struct workers *all, struct wor
 	pthread_condattr_destroy(&attr);
 	queue_init(&worker->queue, config->queue.max_events, config->queue.max_bytes, &all->pool);
 	worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+int worker_new(const struct config_sink *config, const struct sink_origin *origin, enum worker_begin begin,
+	       struct workers *all, struct worker **ret_worker, char *error, size_t error_size)
+{
+	struct worker *worker = calloc(1, sizeof(*worker));
+	int r = 0;
+
+	if (!worker) {
+		snprintf(error, error_size, "sink %s: out of memory", config->name);
+		return -ENOMEM;
+	}
+	worker_init(worker, config, origin, all);
 	if (worker->wake_fd < 0) {
 		r = -errno;
 		snprintf(error, error_size, "sink %s: eventfd: %s", config->name, strerror(-r));
+	} else if (begin == WORKER_WHEN_FREE) {
+		atomic_store(&worker->waits, true);
 	} else {
-		r = worker_spool_open(worker, config, error, error_size);
-	}
-	if (!r) {
-		r = config->ops->open(&worker->sink, error, error_size);
-		worker->opened = !r;
+		r = worker_open(worker, error, error_size);
 	}
 	if (r) {
 		worker_free(worker);
@@ -286,19 +368,40 @@ int worker_new(const struct config_sink *config, struct workers *all, struct wor
 	return 0;
 }
 
+void worker_go(struct worker *worker)
+{
+	atomic_store(&worker->waits, false);
+	worker_signal(worker->wake_fd);
+}
+
+bool worker_has_ended(const struct worker *worker)
+{
+	return atomic_load(&worker->ended);
+}
+
+static void count_running(struct workers *all, int change)
+{
+	pthread_mutex_lock(&all->lock);
+	all->nrunning += (unsigned)change;
+	pthread_mutex_unlock(&all->lock);
+}
+
 int worker_start(struct worker *worker)
 {
 	char name[16];
 	sigset_t all, old;
 	int r;
 
+	count_running(worker->all, 1); /* beforehand: it may end at once */
 	/* Signals are the main thread's; SIGPIPE and SIGXFSZ become errors of write(2). */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(&worker->thread, NULL, worker_main, worker);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r)
+	if (r) {
+		count_running(worker->all, -1);
 		return -r;
+	}
 	worker->started = true;
 	snprintf(name, sizeof(name), "sink %s", worker->sink.name);
 	pthread_setname_np(worker->thread, name);
@@ -327,8 +430,9 @@ void worker_free(struct worker *worker)
 {
 	if (!worker)
 		return;
-	if (worker->opened && !atomic_load(&worker->ended)) {
-		worker->sink.ops->close(&worker->sink, 0);
+	if (!atomic_load(&worker->ended)) {
+		if (worker->opened)
+			worker->sink.ops->close(&worker->sink, 0);
 		queue_destroy(&worker->queue);
 	}
 	spool_close(worker->spool.spool);

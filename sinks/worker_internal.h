@@ -32,6 +32,8 @@ struct worker_spool {
 
 struct worker {
 	struct sink sink;
+	const struct config_sink *config;
+	struct sink_origin own; /* this run */
 	struct workers *all;
 	pthread_t thread;
 	_Atomic uint64_t deadline_ns; /* SINK_NEVER: no stop was asked */
@@ -39,7 +41,9 @@ struct worker {
 	uint64_t block_timeout_ns;
 	int wake_fd;
 	bool opened, started;
+	atomic_bool waits; /* for worker_go() */
 	atomic_bool ended;
+	bool current, outside_gone; /* under all->lock */
 
 	pthread_mutex_t lock; /* guards from here ... */
 	struct queue queue;
@@ -84,8 +88,7 @@ void worker_close(struct worker *worker, enum sink_reason reason);
 
 /* ---- worker_spool.c: what differs for a sink with a spool ---- */
 
-int worker_spool_open(struct worker *worker, const struct config_sink *config, char *error,
-		      size_t error_size);
+int worker_spool_open(struct worker *worker, char *error, size_t error_size);
 /** worker_spool_turn - lines from the queue into the spool, and a look at the next ones */
 void worker_spool_turn(struct worker *worker);
 /** worker_spool_wait - likewise, before waiting in a write; returns until when at most */
@@ -112,6 +115,9 @@ bool worker_spool_direct(const struct worker *worker);
 void worker_state(struct worker *worker, const struct sink_result *result);
 /** worker_pace - stalled or flowing again: when to try next, and whom to tell */
 void worker_pace(struct worker *worker, const struct sink_result *result);
+
+/** worker_open - the spool and the outside; 0, or a negative errno and one sentence */
+int worker_open(struct worker *worker, char *error, size_t error_size);
 
 /** worker_signal - make an eventfd readable */
 void worker_signal(int fd);

@@ -66,10 +66,12 @@ static void say_losses(struct worker *worker, const struct spool_loss *full, con
 			worker->sink.name, corrupt->n, worker->spool.path);
 }
 
-int worker_spool_open(struct worker *worker, const struct config_sink *config, char *error, size_t error_size)
+int worker_spool_open(struct worker *worker, char *error, size_t error_size)
 {
+	const struct config_sink *config = worker->config;
 	struct worker_spool *s = &worker->spool;
 	struct spool_loss full = {0}, corrupt = {0};
+	struct spool *spool = NULL;
 	char why[384];
 	int r;
 
@@ -77,15 +79,18 @@ int worker_spool_open(struct worker *worker, const struct config_sink *config, c
 	if (!config->spool.path)
 		return 0;
 	s->path = config->spool.path;
-	r = spool_open(s->path, config->spool.max_bytes, &worker->all->pool, s->own, &s->spool, why,
+	r = spool_open(s->path, config->spool.max_bytes, &worker->all->pool, s->own, &spool, why,
 		       sizeof(why));
 	if (r) {
 		snprintf(error, error_size, "sink %s: %s", config->name, why);
 		return r;
 	}
-	worker->counters.recovered = spool_recovered(s->spool);
+	pthread_mutex_lock(&worker->lock);
+	s->spool = spool;
+	worker->counters.recovered = spool_recovered(spool);
 	worker->counters.spooled = worker->counters.recovered;
 	account(worker, &full, &corrupt);
+	pthread_mutex_unlock(&worker->lock);
 	say_found(worker, worker->counters.spooled);
 	say_losses(worker, &full, &corrupt);
 	return 0;

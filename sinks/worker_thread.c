@@ -483,16 +483,35 @@ static enum sink_reason end_reason(const struct worker *worker)
 	return worker->stalled ? worker->stalled_reason : SINK_SHUTDOWN;
 }
 
-static void worker_end(struct worker *worker)
+/* The last word: from here on the worker may be freed. */
+static void say_ended(struct worker *worker)
 {
 	struct workers *all = worker->all;
+
+	pthread_mutex_lock(&all->lock);
+	worker->outside_gone = worker->gone;
+	all->ngone += worker->gone && worker->current;
+	if (worker->wants_exit)
+		atomic_store(&all->exit, true);
+	if ((worker->gone && worker->current && all->ngone == all->ncurrent) || worker->wants_exit)
+		worker_signal(all->gone_fd);
+	atomic_store(&worker->ended, true);
+	if (!worker->current)
+		worker_signal(all->left_fd);
+	if (!--all->nrunning)
+		worker_signal(all->ended_fd);
+	pthread_mutex_unlock(&all->lock);
+}
+
+static void worker_end(struct worker *worker)
+{
 	struct sink *sink = &worker->sink;
 	uint64_t deadline = atomic_load(&worker->deadline_ns);
 	struct spool *spool;
 
 	if (!worker->gone)
 		finish_line(worker);
-	if (!worker->gone && sink->ops->flush)
+	if (!worker->gone && worker->opened && sink->ops->flush)
 		flush_sink(worker, deadline);
 	if (worker->spool.spool)
 		worker_spool_end(worker);
@@ -503,15 +522,9 @@ static void worker_end(struct worker *worker)
 	worker->spool.spool = NULL;
 	pthread_mutex_unlock(&worker->lock);
 	spool_close(spool);
-	sink->ops->close(sink, deadline);
-	if (worker->wants_exit)
-		atomic_store(&all->exit, true);
-	if ((worker->gone && atomic_fetch_add(&all->ngone, 1) + 1 == atomic_load(&all->n)) ||
-	    worker->wants_exit)
-		worker_signal(all->gone_fd);
-	atomic_store(&worker->ended, true);
-	if (atomic_fetch_add(&all->nended, 1) + 1 == atomic_load(&all->n))
-		worker_signal(all->ended_fd);
+	if (worker->opened)
+		sink->ops->close(sink, deadline);
+	say_ended(worker);
 }
 
 /* At a stop all is written: wait for what is in flight. May what came back meanwhile be tried again? */
@@ -525,9 +538,31 @@ static bool once_more(struct worker *worker)
 	return worker->spool.returned && worker_now() < deadline;
 }
 
-void *worker_main(void *arg)
+/* Until the outside is this sink's, and open. Returns whether it is. */
+static bool worker_begin(struct worker *worker)
 {
-	struct worker *worker = arg;
+	struct pollfd nothing = {.fd = -1};
+	char error[512] = "";
+
+	while (atomic_load(&worker->waits)) {
+		uint64_t deadline = atomic_load(&worker->deadline_ns);
+
+		if (worker_now() >= deadline)
+			return false;
+		worker_poll(worker, &nothing, deadline);
+	}
+	if (worker->opened || !worker_open(worker, error, sizeof(error)))
+		return true;
+	log_msg("%s; what it is given is lost", error);
+	pthread_mutex_lock(&worker->lock);
+	worker->gone = true;
+	worker_close(worker, SINK_FATAL);
+	pthread_mutex_unlock(&worker->lock);
+	return false;
+}
+
+static void worker_run(struct worker *worker)
+{
 	struct step step;
 
 	do {
@@ -563,6 +598,14 @@ void *worker_main(void *arg)
 			break;
 		}
 	} while (step.kind != STEP_END || once_more(worker));
+}
+
+void *worker_main(void *arg)
+{
+	struct worker *worker = arg;
+
+	if (worker_begin(worker))
+		worker_run(worker);
 	worker_end(worker);
 	return NULL;
 }

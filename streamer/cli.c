@@ -287,3 +287,14 @@ struct config_overrides cli_overrides(const struct cli *cli)
 		.nsinks = cli->nsinks,
 	};
 }
+
+int cli_load(const struct cli *cli, FILE *errors, struct config_strings *ret_paths,
+	     struct config **ret_config)
+{
+	struct config_overrides overrides = cli_overrides(cli);
+	int err = config_load_watched(cli->config_path, &overrides, errors, ret_paths, ret_config);
+
+	if (!err && cli->nested)
+		(*ret_config)->nested = true;
+	return err;
+}

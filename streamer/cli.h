@@ -55,4 +55,9 @@ void cli_free(struct cli *cli);
 /** cli_overrides - what the command line adds to the configuration; points into @cli */
 struct config_overrides cli_overrides(const struct cli *cli);
 
+/** cli_load - the configuration that this command line asks for, as config_load_watched(); any number of
+ * times */
+int cli_load(const struct cli *cli, FILE *errors, struct config_strings *ret_paths,
+	     struct config **ret_config);
+
 #endif

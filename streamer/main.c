@@ -23,16 +23,13 @@ static const struct verb {
 
 static int trace(const struct cli *cli)
 {
-	struct config_overrides overrides = cli_overrides(cli);
+	struct config_strings paths;
 	struct config *config;
-	int code;
+	int code = EXIT_USAGE;
 
-	if (config_load(cli->config_path, &overrides, stderr, &config))
-		return EXIT_USAGE;
-	if (cli->nested)
-		config->nested = true;
-	code = trace_run(config, cli);
-	config_free(config);
+	if (!cli_load(cli, stderr, &paths, &config))
+		code = trace_run(config, &paths, cli);
+	config_strings_free(&paths);
 	return code;
 }
 

@@ -61,6 +61,14 @@ def events():
         {"type": "loss", **{k: v for k, v in HEAD.items() if k != "seq"}, "source": "sink", "sink": "disk",
          "reason": "disk_full", "count": 2, "seq_first": 3, "seq_last": 4},
         {"type": "clock", **HEAD, "step_ns": -5000000},
+        {"type": "reload", **HEAD, "status": "ok", "reason": "signal", "duration_ns": 1,
+         "changes": {"profile": "prod", "changed": [{"key": "families", "from": "[memory]", "to": "[launch]"}],
+                     "added": [{"key": "sinks.disk", "to": "{type: file, ...}"}],
+                     "removed": [{"key": "fields.static.env", "from": "prod"}],
+                     "at_start": [{"key": "ring.size", "from": "16MiB", "to": "32MiB"}], "sinks_added": ["disk"],
+                     "sinks_removed": ["a"], "sinks_replaced": ["b"], "attached": 10, "detached": 30, "cut": True}},
+        {"type": "reload", **HEAD, "status": "error", "reason": "files", "errors": ["a.yaml:1:1: no"],
+         "duration_ns": 1},
         {"type": "stop", **HEAD, "reason": "signal", "duration_ns": 1, "calls": calls, "sinks": {"disk": counters}},
     ]
 

@@ -4,7 +4,9 @@
  * the bad function stands alone. Classic probes are one perf event and one
  * link per function and side.
  *
- * The return side is attached before the entry side and closed after it, so
+ * Functions of one family have links of their own (and apart those that want
+ * sleepable programs), so that a family can go while others stay. The return
+ * side is attached before the entry side and closed after it (detach.c), so
  * that a recorded entry always has its return.
  */
 #include <errno.h>
@@ -16,7 +18,6 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -45,9 +46,10 @@ struct job {
 	unsigned attach_id;
 	pid_t pid;
 	bool sleepable;
+	unsigned family;
 	struct probe_set *set;
 	struct capture_attached *result;
-	/* functions of this sleepable class */
+	/* functions of this family and sleepable class */
 	uint64_t *offsets, *cookies;
 	unsigned char *refused;
 };
@@ -188,30 +190,15 @@ static size_t choose(struct job *job, const struct find_function *functions, siz
 	size_t i, chosen = 0;
 
 	for (i = 0; i < n; i++) {
-		bool names = table_rows[functions[i].row].flags & TABLE_BRINGS_NAMES;
+		const struct table_row *row = &table_rows[functions[i].row];
+		bool names = row->flags & TABLE_BRINGS_NAMES;
 
-		if ((names && has_sleepable) != job->sleepable)
+		if (row->family != job->family || (names && has_sleepable) != job->sleepable)
 			continue;
 		job->offsets[chosen] = functions[i].offset;
 		job->cookies[chosen++] = (uint64_t)job->attach_id << 16 | functions[i].row;
 	}
 	return chosen;
-}
-
-static void attach_class(struct job *job, const struct find_function *functions, size_t n)
-{
-	size_t chosen, i;
-
-	memset(job->refused, 0, n);
-	chosen = choose(job, functions, n);
-	if (job->capture->method == CAPTURE_SESSION) {
-		attach_side(job, SIDE_SESSION, 0, chosen);
-	} else {
-		attach_side(job, SIDE_RETURN, 0, chosen);
-		attach_side(job, SIDE_ENTRY, 0, chosen);
-	}
-	for (i = 0; i < chosen; i++)
-		job->set->functions += !job->refused[i];
 }
 
 static struct probe_set *set_new(struct capture *capture, unsigned attach_id)
@@ -226,6 +213,43 @@ static struct probe_set *set_new(struct capture *capture, unsigned attach_id)
 	return &sets[capture->nsets++];
 }
 
+static void attach_sides(struct job *job, size_t n)
+{
+	if (job->capture->method == CAPTURE_SESSION) {
+		attach_side(job, SIDE_SESSION, 0, n);
+		return;
+	}
+	attach_side(job, SIDE_RETURN, 0, n);
+	job->set->nreturn = job->set->nfds;
+	attach_side(job, SIDE_ENTRY, 0, n);
+}
+
+/* The functions of one family and class. Returns 0 or -ENOMEM. */
+static int attach_class(struct job *job, const struct find_function *functions, size_t n)
+{
+	size_t chosen = choose(job, functions, n), i;
+
+	if (!chosen)
+		return 0;
+	job->set = set_new(job->capture, job->attach_id);
+	if (!job->set)
+		return -ENOMEM;
+	memset(job->refused, 0, n);
+	attach_sides(job, chosen);
+	for (i = 0; i < chosen; i++) {
+		unsigned row = job->cookies[i] & 0xffff;
+
+		if (job->refused[i])
+			continue;
+		job->set->functions++;
+		job->set->rows[row / 64] |= 1ull << row % 64;
+	}
+	job->result->functions += job->set->functions;
+	if (!job->set->nfds)
+		job->capture->nsets--;
+	return 0;
+}
+
 void capture_need_files(const struct capture *capture, size_t more)
 {
 	struct rlimit limit;
@@ -233,7 +257,7 @@ void capture_need_files(const struct capture *capture, size_t more)
 
 	more += OTHER_FILES;
 	for (i = 0; i < capture->nsets; i++)
-		more += capture->sets[i].nfds;
+		more += capture->sets[i].nfds + 1; /* and the file's own */
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= more)
 		return;
 	if (limit.rlim_max < more)
@@ -249,151 +273,26 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 		   size_t n, pid_t pid, struct capture_attached *ret_attached)
 {
 	struct job job = {.capture = capture, .attach_id = attach_id, .pid = pid, .result = ret_attached};
-	int err = -ENOMEM;
+	int err = -ENOMEM, sleepable;
 
 	memset(ret_attached, 0, sizeof(*ret_attached));
 	snprintf(job.path, sizeof(job.path), "/proc/self/fd/%d", fd);
-	job.set = set_new(capture, attach_id);
 	job.offsets = calloc(n + 1, sizeof(*job.offsets));
 	job.cookies = calloc(n + 1, sizeof(*job.cookies));
 	job.refused = calloc(n + 1, 1);
-	if (job.set && job.offsets && job.cookies && job.refused) {
-		capture_need_files(capture, capture->method == CAPTURE_CLASSIC ? 2 * n : 0);
-		for (int sleepable = 0; sleepable < 2; sleepable++) {
+	if (job.offsets && job.cookies && job.refused) {
+		capture_need_files(capture, capture->method == CAPTURE_CLASSIC ? 2 * n : 4 * table_nfamilies);
+		err = 0;
+		for (sleepable = 0; sleepable < 2; sleepable++) {
 			job.sleepable = sleepable;
-			attach_class(&job, functions, n);
+			for (job.family = 0; job.family < table_nfamilies && !err; job.family++)
+				err = attach_class(&job, functions, n);
 		}
-		ret_attached->functions = job.set->functions;
-		err = job.set->functions ? 0 : -(ret_attached->error ? ret_attached->error : ENOENT);
 	}
+	if (!err && !ret_attached->functions)
+		err = -(ret_attached->error ? ret_attached->error : ENOENT);
 	free(job.offsets);
 	free(job.cookies);
 	free(job.refused);
 	return err;
-}
-
-void probe_set_close(struct probe_set *set)
-{
-	while (set->nfds)
-		close(set->fds[--set->nfds]);
-	free(set->fds);
-	set->fds = NULL;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
-/* Close every descriptor of the process that is not in @keep (sorted). */
-static void close_all_but(const int *keep, size_t n)
-{
-	unsigned first = 0;
-	size_t i;
-
-	for (i = 0; i < n; first = keep[i++] + 1)
-		if ((unsigned)keep[i] > first)
-			syscall(SYS_close_range, first, keep[i] - 1, 0);
-	syscall(SYS_close_range, first, ~0u, 0);
-}
-
-/* In the grandchild: until cudatap has closed @turn's other end, the last to close a probe would be cudatap.
- */
-static _Noreturn void close_last(const int *fds, size_t n, int turn)
-{
-	char nothing;
-
-	close_all_but(fds, n);
-	while (read(turn, &nothing, 1) < 0 && errno == EINTR)
-		;
-	_exit(0);
-}
-
-/*
- * Closing a classic probe takes 0.1 s: a grandchild that inherited the
- * descriptors does it alone, at exit, and holds nothing else of ours open.
- * Returns what to close when ours are closed, or -1: then it takes its time
- * here.
- */
-static int close_in_background(const struct capture *capture)
-{
-	int turn[2], *fds;
-	size_t n = 1, s;
-	pid_t child;
-
-	for (s = 0; s < capture->nsets; s++)
-		n += capture->sets[s].nfds;
-	fds = malloc(n * sizeof(*fds));
-	if (!fds || pipe2(turn, O_CLOEXEC)) {
-		free(fds);
-		return -1;
-	}
-	fds[0] = turn[0];
-	for (s = 0, n = 1; s < capture->nsets; s++) {
-		memcpy(fds + n, capture->sets[s].fds, capture->sets[s].nfds * sizeof(*fds));
-		n += capture->sets[s].nfds;
-	}
-	qsort(fds, n, sizeof(*fds), by_number);
-	child = fork();
-	if (child == 0) {
-		setsid();
-		if (fork() == 0)
-			close_last(fds, n, turn[0]);
-		_exit(0);
-	}
-	if (child > 0)
-		waitpid(child, NULL, 0);
-	close(turn[0]);
-	free(fds);
-	return turn[1];
-}
-
-static struct probe_set *find_set(struct capture *capture, unsigned attach_id)
-{
-	size_t i;
-
-	for (i = 0; i < capture->nsets; i++)
-		if (capture->sets[i].attach_id == attach_id)
-			return &capture->sets[i];
-	return NULL;
-}
-
-unsigned capture_detach(struct capture *capture, unsigned attach_id)
-{
-	unsigned functions = 0;
-	struct probe_set *set;
-
-	while ((set = find_set(capture, attach_id))) {
-		functions += set->functions;
-		probe_set_close(set);
-		*set = capture->sets[--capture->nsets];
-	}
-	return functions;
-}
-
-void capture_detach_later(struct capture *capture, unsigned attach_id)
-{
-	struct probe_set *set;
-
-	while ((set = find_set(capture, attach_id))) {
-		closing_add(&capture->closing, set);
-		*set = capture->sets[--capture->nsets];
-	}
-}
-
-void capture_detach_all(struct capture *capture)
-{
-	int turn = -1;
-	size_t i;
-
-	if (capture->method == CAPTURE_CLASSIC && capture->nsets)
-		turn = close_in_background(capture);
-	for (i = 0; i < capture->nsets; i++)
-		probe_set_close(&capture->sets[i]);
-	if (turn >= 0)
-		close(turn);
-	closing_wait(&capture->closing);
-	free(capture->sets);
-	capture->sets = NULL;
-	capture->nsets = 0;
 }

@@ -77,12 +77,20 @@ void capture_record(struct capture *capture, bool on);
 /** capture_select_pid - add or remove a process (pid in cudatap's pid namespace) */
 int capture_select_pid(struct capture *capture, pid_t pid, bool selected);
 
+/* What can change while probes are there. */
+struct capture_switch {
+	const uint8_t *row_state; /* [table_nrows] */
+	bool nested;
+	uint64_t open_after_ns, flush_ns;
+};
+
+/** capture_switch - record by other rules from the next call on, without touching probes; calls under way
+ * end as they began. Reader thread. */
+void capture_switch(struct capture *capture, const struct capture_switch *to);
+
 /** capture_selected_pids - how many processes given by capture_select_pid(), and children of theirs, there
  * are */
 size_t capture_selected_pids(const struct capture *capture);
-
-/** capture_row_state - switch one function at once, without touching links */
-void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state state);
 
 /**
  * capture_select - which processes are recorded, beside capture_select_pid(), and which of these the filter
@@ -115,11 +123,21 @@ struct capture_attached {
  * @attach_id: 1...; appears in each record's cookie
  * @functions: those to probe (rows that are OFF may be left out by the caller)
  * @pid: bind the probes to one process (where the kernel can), 0: all
- * May be called again with the same id (another pid). Returns 0 when at least one
- * function is probed, else a negative errno.
+ * There is a link for each family (and side), so that families can come and go.
+ * May be called again with the same id (another pid, further functions). Returns 0 when at least
+ * one function is probed, else a negative errno.
  */
 int capture_attach(struct capture *capture, int fd, unsigned attach_id, const struct find_function *functions,
 		   size_t n, pid_t pid, struct capture_attached *ret_attached);
+
+/** capture_is_probed - has a function of that attach id a probe? */
+bool capture_is_probed(const struct capture *capture, unsigned attach_id, unsigned row);
+
+/**
+ * capture_retire - remove links that serve only rows that are OFF, as soon as no call is under way in them
+ * Returns whether some are still there: call it again a little later. Does not wait for the removal.
+ */
+bool capture_retire(struct capture *capture);
 
 /** capture_detach - remove all probes of an attach id. Returns how many functions had one. */
 unsigned capture_detach(struct capture *capture, unsigned attach_id);

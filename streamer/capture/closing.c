@@ -1,10 +1,10 @@
-/* Threads that close probes, a few at a time, while there are any to be closed. */
+/* Threads that close probes, several at a time, while there are any to be closed. */
 #include <signal.h>
 #include <stdlib.h>
 
 #include "internal.h"
 
-#define THREADS 4
+#define THREADS 32 /* at most: the kernel's grace periods end together */
 
 void closing_init(struct closing *closing)
 {

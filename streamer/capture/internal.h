@@ -10,12 +10,13 @@
 
 enum { SIDE_ENTRY, SIDE_RETURN, SIDE_SESSION, NSIDES };
 
-/* One set of descriptors that hold probes of one attach id. */
+/* One set of descriptors that hold probes of one attach id, of functions that belong together. */
 struct probe_set {
 	unsigned attach_id;
 	unsigned functions;
-	int *fds; /* links (and, classic, perf events), in the order to be closed */
-	size_t nfds;
+	uint64_t rows[REC_MAX_ROWS / 64]; /* those of the functions, as bits */
+	int *fds;                         /* links, those of the return side first */
+	size_t nfds, nreturn;
 };
 
 /* Sets on their way out: closing a link waits for others in the kernel, so several are closed at a time. */
@@ -31,6 +32,7 @@ struct capture {
 	struct bpf_object *object;
 	struct ring_buffer *ring, *names;
 	enum capture_method method;
+	const struct plan *plans;
 	uint64_t flush_ns;
 	struct rec_shared *shared;
 	size_t shared_size;
@@ -56,6 +58,8 @@ struct capture {
 /** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
  * all else, need; what does not fit fails later, by itself */
 void capture_need_files(const struct capture *capture, size_t more);
+
+/* detach.c */
 
 /** probe_set_close - entry sides were added last and go first */
 void probe_set_close(struct probe_set *set);

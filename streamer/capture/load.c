@@ -212,6 +212,7 @@ int capture_new(const struct capture_options *options, struct capture **ret_capt
 
 	if (!capture)
 		return -ENOMEM;
+	capture->plans = options->plans;
 	capture->flush_ns = options->flush_ns;
 	capture->progress = options->progress;
 	capture->progress_ctx = options->progress_ctx;
@@ -281,9 +282,23 @@ size_t capture_selected_pids(const struct capture *capture)
 	return n;
 }
 
-void capture_row_state(struct capture *capture, unsigned row, enum rec_row_state state)
+void capture_switch(struct capture *capture, const struct capture_switch *to)
 {
-	__atomic_store_n(&capture->shared->row_state[row], state, __ATOMIC_RELAXED);
+	struct rec_shared *shared = capture->shared;
+	unsigned i;
+
+	capture->flush_ns = to->flush_ns;
+	__atomic_store_n(&shared->nested, to->nested, __ATOMIC_RELAXED);
+	__atomic_store_n(&shared->open_after_ns, to->open_after_ns, __ATOMIC_RELAXED);
+	for (i = 0; i < table_nrows; i++) {
+		const struct rec_desc *desc = &capture->plans[i].desc;
+
+		/* what a row is followed for is said when it is selected */
+		shared->desc[i].follow_arg = desc->follow_arg;
+		shared->desc[i].follow_arg2 = desc->follow_arg2;
+		shared->desc[i].follow = desc->follow;
+		__atomic_store_n(&shared->row_state[i], to->row_state[i], __ATOMIC_RELEASE);
+	}
 }
 
 void capture_rules(struct capture *capture, const struct rec_rules *rules)
@@ -305,7 +320,7 @@ int capture_look(struct capture *capture, uint64_t *ret_open)
 
 	if (fd < 0)
 		return -errno;
-	shared->open_calls = 0;
+	shared->open_calls = shared->leaving_calls = 0;
 	do
 		n = read(fd, nothing, sizeof(nothing));
 	while (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)));

@@ -50,10 +50,9 @@ static const struct place {
 static const struct {
 	const char *category, *type;
 } kinds[EVENT_NTYPES] = {
-	[EVENT_START] = {"process", "start"},
-	[EVENT_STOP] = {"process", "end"},
-	[EVENT_ATTACH] = {"library", "start"},
-	[EVENT_CLOCK] = {"host", "change"},
+	[EVENT_START] = {"process", "start"},         [EVENT_STOP] = {"process", "end"},
+	[EVENT_ATTACH] = {"library", "start"},        [EVENT_CLOCK] = {"host", "change"},
+	[EVENT_RELOAD] = {"configuration", "change"},
 };
 
 static json_t *object_of(json_t *event, const char *name)

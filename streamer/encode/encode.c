@@ -12,7 +12,7 @@ const char *const event_type_names[EVENT_NTYPES] = {
 	[EVENT_CALL] = "call",     [EVENT_START] = "start",   [EVENT_STOP] = "stop",
 	[EVENT_ATTACH] = "attach", [EVENT_DETACH] = "detach", [EVENT_LOSS] = "loss",
 	[EVENT_CLOCK] = "clock",   [EVENT_OPEN] = "open",     [EVENT_PROCESS] = "process",
-	[EVENT_DEVICE] = "device",
+	[EVENT_DEVICE] = "device", [EVENT_RELOAD] = "reload",
 };
 
 static const struct encode_format *const formats[] = {
@@ -108,6 +108,9 @@ const char *const encode_keys[] = {
 	"signal",
 	"total",
 	"uuid",
+	/* reload */
+	"changes",
+	"errors",
 	/* stop */
 	"exit_code",
 	"calls",

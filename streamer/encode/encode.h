@@ -33,6 +33,7 @@ enum event_type {
 	EVENT_OPEN,
 	EVENT_PROCESS,
 	EVENT_DEVICE,
+	EVENT_RELOAD,
 	EVENT_NTYPES
 };
 extern const char *const event_type_names[EVENT_NTYPES];

@@ -60,6 +60,8 @@ struct thread *threads_find(struct threads *threads, uint64_t pid_tgid);
 void threads_set_process(struct thread *thread, struct process *process);
 /** threads_renew - what is known of a process has changed: its threads' prefixes are to be made anew */
 void threads_renew(struct threads *threads, uint32_t tgid);
+/** threads_renew_all - the same of all of them: encoders have changed */
+void threads_renew_all(struct threads *threads);
 /** threads_forget - take an exit record; a leader's takes all threads of its process along */
 void threads_forget(struct threads *threads, const struct rec_thread_exit *rec);
 size_t threads_count(const struct threads *threads);

@@ -266,6 +266,13 @@ size_t processes_count(const struct processes *processes)
 	return processes->n;
 }
 
+void processes_each(struct processes *processes, void (*fn)(void *ctx, struct process *process), void *ctx)
+{
+	for (size_t i = 0; i < processes->nslots; i++)
+		if (processes->slots[i])
+			fn(ctx, processes->slots[i]);
+}
+
 /* ---- devices ---- */
 
 int process_set_device(struct process *process, int32_t ordinal, const uint8_t uuid[PROCESS_UUID])

@@ -80,6 +80,9 @@ void processes_forget(struct processes *processes, uint32_t tgid);
 
 size_t processes_count(const struct processes *processes);
 
+/** processes_each - call a function for each of them */
+void processes_each(struct processes *processes, void (*fn)(void *ctx, struct process *process), void *ctx);
+
 struct process *process_ref(struct process *process);
 /** process_put - give a reference back. NULL is fine. */
 void process_put(struct process *process);

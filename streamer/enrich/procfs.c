@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ struct procfs {
 	bool busy; /* a question is being answered */
 	bool late; /* and has been for longer than someone waited */
 	bool stop;
+	atomic_bool cmdline; /* wanted */
 };
 
 static int open_file(pid_t pid, const char *name)
@@ -117,13 +119,18 @@ static void *answer(void *arg)
 		start = alive_ticks(question->start_ns);
 		if (options->nenv)
 			answer.environs = procfs_environs(question->pid, start, options->env, options->nenv);
-		if (options->cmdline)
+		if (atomic_load(&procfs->cmdline))
 			answer.len = procfs_cmdline(question->pid, start, words);
 		if (answer.len || answer.environs)
 			options->fn(options->ctx, &answer);
 		free(question);
 	}
 	return NULL;
+}
+
+void procfs_want_cmdline(struct procfs *procfs)
+{
+	atomic_store(&procfs->cmdline, true);
 }
 
 void procfs_ask(struct procfs *procfs, uint32_t tgid, pid_t pid, uint64_t start_ns)
@@ -182,6 +189,7 @@ struct procfs *procfs_new(const struct procfs_options *options)
 	if (!procfs)
 		return NULL;
 	procfs->options = *options;
+	atomic_init(&procfs->cmdline, options->cmdline);
 	procfs->last = &procfs->first;
 	pthread_mutex_init(&procfs->lock, NULL);
 	init_conditions(procfs);

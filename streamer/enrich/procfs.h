@@ -50,6 +50,9 @@ void procfs_free(struct procfs *procfs);
  */
 void procfs_ask(struct procfs *procfs, uint32_t tgid, pid_t pid, uint64_t start_ns);
 
+/** procfs_want_cmdline - from now on command lines are wanted, too. Any thread. */
+void procfs_want_cmdline(struct procfs *procfs);
+
 /**
  * procfs_wait - until all questions have been answered, or for @timeout_ns
  * While one hangs, further ones are not waited for. For one thread alone.

@@ -255,6 +255,13 @@ void threads_renew(struct threads *threads, uint32_t tgid)
 			drop_prefixes(&threads->slots[i]->thread);
 }
 
+void threads_renew_all(struct threads *threads)
+{
+	for (size_t i = 0; i < threads->nslots; i++)
+		if (threads->slots[i])
+			drop_prefixes(&threads->slots[i]->thread);
+}
+
 void threads_forget(struct threads *threads, const struct rec_thread_exit *rec)
 {
 	size_t i;

@@ -22,7 +22,7 @@ static bool takes_all(const struct door *door)
 	return !door->filter && !door->rate.per_second;
 }
 
-int gate_new(const struct config_sink *sinks, size_t n, struct gate **ret_gate)
+int gate_new(const struct config_sink *sinks, const uint8_t *bits, size_t n, struct gate **ret_gate)
 {
 	struct gate *gate = calloc(1, sizeof(*gate) + n * sizeof(gate->doors[0]));
 	int r = gate ? 0 : -ENOMEM;
@@ -30,7 +30,7 @@ int gate_new(const struct config_sink *sinks, size_t n, struct gate **ret_gate)
 	for (size_t i = 0; i < n && !r; i++) {
 		struct door *door = &gate->doors[gate->ndoors];
 
-		door->sink = 1ull << i;
+		door->sink = 1ull << bits[i];
 		rate_init(&door->rate, (uint64_t)sinks[i].rate_limit.events,
 			  (uint64_t)sinks[i].rate_limit.burst);
 		r = filter_make(&sinks[i].filter, &door->filter);
@@ -50,6 +50,19 @@ void gate_free(struct gate *gate)
 	for (size_t i = 0; gate && i < gate->ndoors; i++)
 		filter_free(gate->doors[i].filter);
 	free(gate);
+}
+
+void gate_continue(struct gate *gate, const struct gate *before)
+{
+	for (size_t i = 0; gate && i < gate->ndoors; i++)
+		for (size_t j = 0; before && j < before->ndoors; j++) {
+			struct rate *rate = &gate->doors[i].rate;
+			const struct rate *old = &before->doors[j].rate;
+
+			if (gate->doors[i].sink == before->doors[j].sink &&
+			    rate->per_second == old->per_second && rate->full == old->full)
+				*rate = *old;
+		}
 }
 
 uint64_t gate_call(struct gate *gate, struct fanout *fanout, const struct call *call,

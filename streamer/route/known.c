@@ -15,6 +15,7 @@
 #include "../enrich/processes.h"
 #include "../enrich/procfs.h"
 #include "../enrich/stubs.h"
+#include "../log.h"
 #include "bodies.h"
 
 #define KNOWN_CMDLINE (1ull << 2) /* of config.fields.process */
@@ -35,6 +36,7 @@ struct known {
 	struct kernels *kernels; /* NULL: names are off */
 	struct symbols *symbols; /* of files with kernels, with them */
 	struct procfs *procfs;   /* NULL: nothing of it is wanted */
+	bool cmdlines;           /* command lines are */
 	struct early *early;     /* NULL: no variables are wanted */
 	pthread_mutex_t lock;
 	struct answer *answers;
@@ -330,6 +332,34 @@ void known_attached(struct known *known, unsigned attach_id)
 	devices_attached(known->devices, attach_id, ts.tv_sec * 1000000000ull + ts.tv_nsec);
 }
 
+/* ---- another configuration ---- */
+
+static void ask_again(void *ctx, struct process *process)
+{
+	struct known *known = ctx;
+
+	if (process->known && process->pid)
+		procfs_ask(known->procfs, process->tgid, (pid_t)process->pid, process->start_ns);
+}
+
+void known_configure(struct known *known, const struct config *config)
+{
+	const struct procfs_options procfs = {.cmdline = true, .fn = take_said, .ctx = known};
+
+	threads_renew_all(known->threads);
+	if (known->cmdlines || !(config->fields.process & KNOWN_CMDLINE))
+		return;
+	known->cmdlines = true;
+	if (known->procfs)
+		procfs_want_cmdline(known->procfs);
+	else
+		known->procfs = procfs_new(&procfs);
+	if (known->procfs)
+		processes_each(known->processes, ask_again, known);
+	else
+		log_msg("cannot start a thread: command lines of processes stay unknown");
+}
+
 /* ---- life ---- */
 
 struct known *known_new(const struct known_options *options)
@@ -353,6 +383,8 @@ struct known *known_new(const struct known_options *options)
 	known->devices = devices_new(devices_of_host());
 	pthread_mutex_init(&known->lock, NULL);
 	procfs.ctx = known;
+	known->cmdlines = procfs.cmdline;
+	known->options.config = config_ref(options->config);
 	if (asks)
 		known->procfs = procfs_new(&procfs);
 	if (procfs.nenv)
@@ -389,5 +421,6 @@ void known_free(struct known *known)
 	devices_free(known->devices);
 	kernels_free(known->kernels);
 	symbols_free(known->symbols);
+	config_free(known->options.config);
 	free(known);
 }

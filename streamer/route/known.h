@@ -17,8 +17,8 @@
 typedef void (*known_event_fn)(void *ctx, enum event_type type, json_t *body);
 
 struct known_options {
-	const struct config *config; /* kept, like all of this */
-	const struct plan *plans;
+	struct config *config;    /* of the start: a reference is taken */
+	const struct plan *plans; /* kept, as is the following */
 	struct capture *capture;
 	known_event_fn event; /* an event that comes before the calls that follow */
 	void *ctx;
@@ -29,6 +29,9 @@ struct known;
 /** known_new - NULL when out of memory */
 struct known *known_new(const struct known_options *options);
 void known_free(struct known *known);
+
+/** known_configure - the configuration, and with it the encoders, are others from now on */
+void known_configure(struct known *known, const struct config *config);
 
 /** known_record - take a record that is no call; those of other kinds are ignored */
 void known_record(struct known *known, const void *record, size_t size);

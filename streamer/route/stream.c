@@ -14,18 +14,14 @@
 #include "../enrich/enrich.h"
 #include "../log.h"
 #include "bodies.h"
+#include "dispatch.h"
 #include "gate.h"
 #include "known.h"
 #include "losses.h"
 #include "rules.h"
 #include "stream.h"
 
-#define MAX_FORMATS    FANOUT_MAX_FORMS
-#define PROCESS_FIELDS 0x3full /* of encode_field_names[], from ENCODE_PROCESS_FIELD on */
-#define SECOND         1000000000ull
-
-_Static_assert(MAX_FORMATS <= THREAD_PREFIXES,
-	       "each form keeps what it says of a thread in a slot of its own");
+#define SECOND 1000000000ull
 
 /* An event on its way from the control thread. */
 struct posted {
@@ -37,16 +33,10 @@ struct posted {
 struct stream {
 	struct stream_options options;
 	struct fanout *fanout;
-	struct gate *gate;   /* NULL: every sink takes every call */
-	struct rules *rules; /* NULL: every call becomes an event */
+	struct dispatch *dispatch; /* the reader's; changed, and its loss encoders used, under loss_lock */
 	struct known *known;
 	struct clock_map *clock;
 	char run[13];
-	struct sink_origin origin;
-	size_t nformats;
-	struct encoder *encoders[MAX_FORMATS];      /* the reader's */
-	struct encoder *loss_encoders[MAX_FORMATS]; /* the workers', under loss_lock */
-	uint64_t format_sinks[MAX_FORMATS];
 	pthread_mutex_t loss_lock;
 	struct losses losses;
 	uint64_t seq, last_tick_ns;
@@ -54,8 +44,22 @@ struct stream {
 	pthread_t reader;
 	bool running;
 	atomic_bool stop;
-	pthread_mutex_t post_lock;
+	pthread_mutex_t post_lock; /* guards from here */
 	struct posted *first, **last;
+	struct stream_change *change; /* for the reader to make; NULL: none */
+	pthread_cond_t changed;
+};
+
+/* From one configuration to the next. */
+struct stream_change {
+	struct stream *stream;
+	struct config *config;
+	struct fanout_change *sinks;
+	struct dispatch *dispatch; /* the new one; the old one when it is done */
+	enum event_type type;
+	stream_border_fn border;
+	void *ctx;
+	uint64_t deadline_ns;
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -76,43 +80,53 @@ static void count(_Atomic uint64_t *counter)
 static void emit_call(struct stream *stream, const struct call *call, struct thread *thread)
 {
 	int64_t ts = clock_map_real(stream->clock, call->rec->start_ns);
+	const struct dispatch *dispatch = stream->dispatch;
 	uint64_t wanted, sinks;
 	struct line_meta meta;
-	size_t format, len;
+	size_t form, len;
 
 	known_count(thread, call);
 	stream->seq++;
-	wanted = gate_call(stream->gate, stream->fanout, call, thread);
-	for (format = 0; format < stream->nformats; format++) {
-		sinks = stream->format_sinks[format] & wanted;
+	wanted = gate_call(dispatch->gate, stream->fanout, call, thread);
+	for (form = 0; form < dispatch->n; form++) {
+		sinks = dispatch->sinks[form] & wanted;
 		if (!sinks)
 			continue;
-		len = encode_call(stream->encoders[format], call, thread, stream->seq, ts,
-				  fanout_reserve(stream->fanout, format), &meta);
-		fanout_commit(stream->fanout, format, len, &meta, sinks);
+		len = encode_call(dispatch->encoders[form], call, thread, stream->seq, ts,
+				  fanout_reserve(stream->fanout, form), &meta);
+		fanout_commit(stream->fanout, form, len, &meta, sinks);
 	}
 	count(&stream->emitted);
 	if (call->status == CALL_UNFINISHED)
 		count(&stream->unfinished);
 }
 
-static void emit_event(struct stream *stream, enum event_type type, json_t *body)
+/* The event of the present number, for some sinks. */
+static void emit_lines(struct stream *stream, enum event_type type, json_t *body, int64_t ts, uint64_t to)
 {
-	int64_t ts = clock_ns(CLOCK_REALTIME);
+	const struct dispatch *dispatch = stream->dispatch;
 	struct line_meta meta;
-	size_t format;
+	uint64_t sinks;
+	size_t form;
 	int len;
 
-	stream->seq++;
-	for (format = 0; format < stream->nformats; format++) {
-		len = encode_event(stream->encoders[format], type, body, stream->seq, ts,
-				   fanout_reserve(stream->fanout, format), &meta);
+	for (form = 0; form < dispatch->n; form++) {
+		sinks = dispatch->sinks[form] & to;
+		if (!sinks)
+			continue;
+		len = encode_event(dispatch->encoders[form], type, body, stream->seq, ts,
+				   fanout_reserve(stream->fanout, form), &meta);
 		if (len > 0)
-			fanout_commit(stream->fanout, format, len, &meta, stream->format_sinks[format]);
+			fanout_commit(stream->fanout, form, len, &meta, sinks);
 		else
-			fanout_lost(stream->fanout, stream->format_sinks[format], SINK_ENCODE_ERROR,
-				    stream->seq);
+			fanout_lost(stream->fanout, sinks, SINK_ENCODE_ERROR, stream->seq);
 	}
+}
+
+static void emit_event(struct stream *stream, enum event_type type, json_t *body)
+{
+	stream->seq++;
+	emit_lines(stream, type, body, clock_ns(CLOCK_REALTIME), FANOUT_ALL);
 	json_decref(body);
 }
 
@@ -155,6 +169,101 @@ void stream_post(struct stream *stream, enum event_type type, json_t *body)
 	capture_wake(stream->options.capture);
 }
 
+/* ---- another configuration ---- */
+
+static void make_change(struct stream *stream, struct stream_change *change)
+{
+	struct dispatch *old = stream->dispatch;
+	int64_t ts = clock_ns(CLOCK_REALTIME);
+	json_t *body = change->border(change->ctx);
+
+	stream->seq++;
+	emit_lines(stream, change->type, body, ts, fanout_change_removed(change->sinks));
+	fanout_apply(change->sinks, change->deadline_ns);
+	gate_continue(change->dispatch->gate, old->gate);
+	pthread_mutex_lock(&stream->loss_lock);
+	stream->dispatch = change->dispatch;
+	pthread_mutex_unlock(&stream->loss_lock);
+	change->dispatch = old;
+	known_configure(stream->known, change->config);
+	emit_lines(stream, change->type, body, ts, FANOUT_ALL);
+	json_decref(body);
+	fanout_flush(stream->fanout);
+}
+
+static void make_changes(struct stream *stream)
+{
+	struct stream_change *change;
+
+	pthread_mutex_lock(&stream->post_lock);
+	change = stream->change;
+	pthread_mutex_unlock(&stream->post_lock);
+	if (!change)
+		return;
+	make_change(stream, change);
+	pthread_mutex_lock(&stream->post_lock);
+	stream->change = NULL;
+	pthread_cond_signal(&stream->changed);
+	pthread_mutex_unlock(&stream->post_lock);
+}
+
+int stream_prepare(struct stream *stream, struct config *config, const bool *same_sink,
+		   struct stream_change **ret_change, char *error, size_t error_size)
+{
+	const struct sink_origin origin = {config->host, stream->run};
+	const struct fanout_sinks sinks = {
+		.list = config->sinks,
+		.n = config->nsinks,
+		.config = config,
+		.origin = &origin,
+		.same = same_sink,
+	};
+	struct stream_change *change = calloc(1, sizeof(*change));
+	int err = change ? 0 : -ENOMEM;
+
+	snprintf(error, error_size, "out of memory");
+	if (change) {
+		change->stream = stream;
+		change->config = config;
+		err = fanout_prepare(stream->fanout, &sinks, &change->sinks, error, error_size);
+	}
+	if (!err)
+		err = dispatch_new(config, fanout_change_forms(change->sinks),
+				   fanout_change_bits(change->sinks), stream->run, &change->dispatch, error,
+				   error_size);
+	if (err)
+		stream_change_free(change);
+	else
+		*ret_change = change;
+	return err;
+}
+
+void stream_switch(struct stream_change *change, enum event_type type, stream_border_fn border, void *ctx,
+		   uint64_t deadline_ns)
+{
+	struct stream *stream = change->stream;
+
+	change->type = type;
+	change->border = border;
+	change->ctx = ctx;
+	change->deadline_ns = deadline_ns;
+	pthread_mutex_lock(&stream->post_lock);
+	stream->change = change;
+	capture_wake(stream->options.capture);
+	while (stream->change)
+		pthread_cond_wait(&stream->changed, &stream->post_lock);
+	pthread_mutex_unlock(&stream->post_lock);
+}
+
+void stream_change_free(struct stream_change *change)
+{
+	if (!change)
+		return;
+	fanout_change_free(change->sinks);
+	dispatch_free(change->dispatch);
+	free(change);
+}
+
 /* ---- records ---- */
 
 static void take_call(struct stream *stream, const void *record, size_t size)
@@ -168,7 +277,7 @@ static void take_call(struct stream *stream, const void *record, size_t size)
 		count(&stream->undecodable); /* or no memory: the call is lost, and said to be */
 		return;
 	}
-	switch (rules_call(stream->rules, &call, thread)) {
+	switch (rules_call(stream->dispatch->rules, &call, thread)) {
 	case RULED_EVENT:
 		emit_call(stream, &call, thread);
 		break;
@@ -257,6 +366,7 @@ static void *reader_main(void *arg)
 		read_records(stream, true);
 		tick(stream, false);
 		emit_posted(stream);
+		make_changes(stream);
 		atomic_store(&stream->events, stream->seq);
 		fanout_flush(stream->fanout);
 	}
@@ -272,24 +382,14 @@ static void *reader_main(void *arg)
 
 /* ---- losses of sinks ---- */
 
-static size_t sink_index(const struct stream *stream, const char *name)
-{
-	const struct config *config = stream->options.config;
-	size_t i = 0;
-
-	while (i + 1 < config->nsinks && strcmp(config->sinks[i].name, name))
-		i++;
-	return i;
-}
-
 /* Runs in the sinks' workers. */
 static int encode_sink_loss(void *ctx, const char *format, const struct sink_loss *loss, char *out,
 			    size_t size, struct line_meta *ret_meta)
 {
+	struct encoder *encoder, *own = NULL;
 	struct stream *stream = ctx;
-	int len = -EINVAL;
+	int len = -ENOMEM;
 	json_t *body;
-	size_t i;
 
 	if (size < ENCODE_MAX_LINE)
 		return -E2BIG;
@@ -302,11 +402,11 @@ static int encode_sink_loss(void *ctx, const char *format, const struct sink_los
 	if (!body)
 		return -ENOMEM;
 	pthread_mutex_lock(&stream->loss_lock);
-	for (i = 0; i < stream->nformats && len < 0; i++)
-		if (stream->format_sinks[i] >> sink_index(stream, loss->sink) & 1)
-			len = encode_event(stream->loss_encoders[i], EVENT_LOSS, body, 0,
-					   clock_ns(CLOCK_REALTIME), out, ret_meta);
+	encoder = dispatch_loss_encoder(stream->dispatch, stream->run, loss->sink, format, &own);
+	if (encoder)
+		len = encode_event(encoder, EVENT_LOSS, body, 0, clock_ns(CLOCK_REALTIME), out, ret_meta);
 	pthread_mutex_unlock(&stream->loss_lock);
+	encoder_free(own);
 	json_decref(body);
 	return len;
 }
@@ -365,82 +465,22 @@ static void make_run(char run[13])
 	run[12] = 0;
 }
 
-/* The keys that a sink's calls do not have, for encoder_options. */
-static uint64_t unwanted_fields(const struct config *config, const struct config_sink *sink)
+static int open_sinks(struct stream *stream, char *error, size_t error_size)
 {
-	uint64_t unwanted = ~config->fields.process & PROCESS_FIELDS;
-	uint64_t only = sink->fields.only ? sink->fields.only : UINT64_MAX;
+	struct config *config = stream->options.config;
+	const struct sink_origin origin = {config->host, stream->run};
+	const struct fanout_sinks sinks = {config->sinks, config->nsinks, config, &origin, NULL};
+	uint8_t bits[FORMS_MAX_SINKS];
+	struct forms forms;
+	int err;
 
-	return (~only | sink->fields.drop) << ENCODE_FIXED_FIELDS | unwanted << ENCODE_PROCESS_FIELD;
-}
-
-static void copy_fields(struct encode_static *to, const struct config_fields *from)
-{
-	for (size_t i = 0; i < from->n; i++)
-		to[i] = (struct encode_static){from->list[i].name, from->list[i].value};
-}
-
-static struct encoder *make_encoder(const struct stream *stream, size_t format, char *error,
-				    size_t error_size)
-{
-	const struct config *config = stream->options.config;
-	const struct config_sink *sink = fanout_format_config(stream->fanout, format);
-	const struct config_strings *redact[] = {&config->fields.redact, &sink->fields.redact};
-	struct encode_static statics[config->fields.nstatics + 1], rename[sink->fields.rename.n + 1];
-	const char *parameters[redact[0]->n + redact[1]->n + 1];
-	struct encoder_options options = {
-		.format = sink->format,
-		.slot = (unsigned)format,
-		.run = stream->run,
-		.host = config->host,
-		.args = config->fields.args && sink->fields.args,
-		.nested = config->nested,
-		.statics = statics,
-		.nstatics = config->fields.nstatics,
-		.without = unwanted_fields(config, sink),
-		.rename = rename,
-		.nrename = sink->fields.rename.n,
-		.redact = parameters,
-		.env = (const char *const *)config->fields.env.list,
-		.nenv = config->fields.env.n,
-		.plans = stream->options.plans,
-		.error_size = error_size,
-	};
-
-	options.error = error;
-	copy_fields(statics, &config->fields.constant);
-	copy_fields(rename, &sink->fields.rename);
-	for (int i = 0; i < 2; i++)
-		for (size_t j = 0; j < redact[i]->n; j++)
-			parameters[options.nredact++] = redact[i]->list[j];
-	return encoder_new(&options);
-}
-
-static int make_encoders(struct stream *stream, char *error, size_t error_size)
-{
-	char why[256];
-	size_t i;
-
-	stream->nformats = fanout_nformats(stream->fanout);
-	if (stream->nformats > MAX_FORMATS) {
-		stream->nformats = 0;
-		snprintf(error, error_size,
-			 "the sinks want events in more than %d combinations of `format` and `fields`",
-			 MAX_FORMATS);
-		return -E2BIG;
-	}
-	for (i = 0; i < stream->nformats; i++) {
-		stream->format_sinks[i] = fanout_format_sinks(stream->fanout, i);
-		stream->encoders[i] = make_encoder(stream, i, why, sizeof(why));
-		if (stream->encoders[i])
-			stream->loss_encoders[i] = make_encoder(stream, i, why, sizeof(why));
-		if (stream->encoders[i] && stream->loss_encoders[i])
-			continue;
-		snprintf(error, error_size, "sink %s: %s", fanout_format_config(stream->fanout, i)->name,
-			 why);
-		return errno ? -errno : -ENOMEM;
-	}
-	return 0;
+	err = fanout_open(&sinks, encode_sink_loss, stream, &stream->fanout, error, error_size);
+	if (err)
+		return err;
+	for (size_t i = 0; i < config->nsinks; i++)
+		bits[i] = (uint8_t)i;
+	forms_make(&forms, config->sinks, bits, config->nsinks);
+	return dispatch_new(config, &forms, bits, stream->run, &stream->dispatch, error, error_size);
 }
 
 int stream_new(const struct stream_options *options, struct stream **ret_stream, char *error,
@@ -455,19 +495,12 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	stream->options = *options;
 	stream->last = &stream->first;
 	pthread_mutex_init(&stream->post_lock, NULL);
+	pthread_cond_init(&stream->changed, NULL);
 	pthread_mutex_init(&stream->loss_lock, NULL);
 	make_run(stream->run);
 	losses_init(&stream->losses);
 	snprintf(error, error_size, "out of memory");
-	stream->origin = (struct sink_origin){options->config->host, stream->run};
-	err = fanout_new(options->config->sinks, options->config->nsinks, &stream->origin, encode_sink_loss,
-			 stream, &stream->fanout, error, error_size);
-	if (!err)
-		err = gate_new(options->config->sinks, options->config->nsinks, &stream->gate);
-	if (!err)
-		err = rules_new(options->config, &stream->rules);
-	if (!err)
-		err = make_encoders(stream, error, error_size);
+	err = open_sinks(stream, error, error_size);
 	if (!err) {
 		stream->known = known_new(&known);
 		stream->clock = clock_map_new();
@@ -501,7 +534,7 @@ struct known *stream_known(struct stream *stream)
 	return stream->known;
 }
 
-const struct fanout *stream_fanout(const struct stream *stream)
+struct fanout *stream_fanout(const struct stream *stream)
 {
 	return stream->fanout;
 }
@@ -561,18 +594,12 @@ void stream_close(struct stream *stream, uint64_t deadline_ns)
 void stream_free(struct stream *stream)
 {
 	struct posted *posted;
-	size_t i;
 
 	if (!stream)
 		return;
 	stream_drain(stream);
 	fanout_free(stream->fanout);
-	gate_free(stream->gate);
-	rules_free(stream->rules);
-	for (i = 0; i < MAX_FORMATS; i++) {
-		encoder_free(stream->encoders[i]);
-		encoder_free(stream->loss_encoders[i]);
-	}
+	dispatch_free(stream->dispatch);
 	while ((posted = stream->first)) {
 		stream->first = posted->next;
 		json_decref(posted->body);

@@ -15,6 +15,7 @@
 #include "../../config/config.h"
 #include "../../sinks/fanout.h"
 
+struct config_changes;
 struct known;
 struct stream;
 
@@ -22,7 +23,7 @@ struct stream;
 typedef void (*stream_duplicate_fn)(void *ctx, unsigned second_attach_id, unsigned first_attach_id);
 
 struct stream_options {
-	const struct config *config;      /* kept until stream_free() */
+	struct config *config;            /* kept until another one takes its place, or stream_free() */
 	const struct plan *plans;         /* likewise */
 	struct capture *capture;          /* likewise */
 	stream_duplicate_fn on_duplicate; /* or NULL */
@@ -40,13 +41,42 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 int stream_start(struct stream *stream);
 /** stream_known - what the stream knows of who calls, to be told more */
 struct known *stream_known(struct stream *stream);
-const struct fanout *stream_fanout(const struct stream *stream);
+struct fanout *stream_fanout(const struct stream *stream);
 
 /**
  * stream_post - emit an event that is no call, before the records that follow
  * @body: its own keys in order; the reference is taken over. Any thread.
  */
 void stream_post(struct stream *stream, enum event_type type, json_t *body);
+
+/* ---- another configuration, while events flow ---- */
+
+/* Called in the reader thread at the border between the last event by the old configuration and the first
+ * by the new one. Returns the body of the event that stands there: a new reference. */
+typedef json_t *(*stream_border_fn)(void *ctx);
+
+/* A change in the making; by the control thread, one at a time. */
+struct stream_change;
+
+/**
+ * stream_prepare - open new sinks, make encoders
+ * @config: kept when stream_switch() has been called
+ * @same_sink: [config->nsinks], see config_advance()
+ * @error: one sentence for the user when the result is negative
+ * Returns 0 or a negative errno with nothing changed.
+ */
+int stream_prepare(struct stream *stream, struct config *config, const bool *same_sink,
+		   struct stream_change **ret_change, char *error, size_t error_size);
+
+/**
+ * stream_switch - from the next event on by the new configuration; waits until that is so
+ * @type: of the event at the border: the first one of new sinks, the last one of those that go
+ * @deadline_ns: CLOCK_MONOTONIC, when sinks that go must have written what they have
+ */
+void stream_switch(struct stream_change *change, enum event_type type, stream_border_fn border, void *ctx,
+		   uint64_t deadline_ns);
+/** stream_change_free - after stream_switch(), or instead of it. NULL is fine. */
+void stream_change_free(struct stream_change *change);
 
 /* What the stream has done with records; exact once the reader has ended. */
 struct stream_totals {

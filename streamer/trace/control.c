@@ -39,6 +39,10 @@ static void on_all_gone(struct trace *trace, uint32_t index);
 static void on_mappings(struct trace *trace, uint32_t index);
 static void on_changes(struct trace *trace, uint32_t index);
 static void on_look(struct trace *trace, uint32_t index);
+static void on_files(struct trace *trace, uint32_t index);
+static void on_settled(struct trace *trace, uint32_t index);
+static void on_retire(struct trace *trace, uint32_t index);
+static void on_left(struct trace *trace, uint32_t index);
 static void on_release(struct trace *trace, uint32_t index);
 static void on_orphans(struct trace *trace, uint32_t index);
 
@@ -53,6 +57,10 @@ enum source {
 	MAPPINGS,
 	CHANGES,
 	LOOK,
+	FILES,
+	SETTLED,
+	RETIRE,
+	LEFT,
 	RELEASE,
 	ORPHANS
 };
@@ -68,6 +76,10 @@ static const source_fn sources[] = {
 	[MAPPINGS] = on_mappings,
 	[CHANGES] = on_changes,
 	[LOOK] = on_look,
+	[FILES] = on_files,
+	[SETTLED] = on_settled,
+	[RETIRE] = on_retire,
+	[LEFT] = on_left,
 	[RELEASE] = on_release,
 	[ORPHANS] = on_orphans,
 };
@@ -150,10 +162,11 @@ static void on_signal(struct trace *trace, uint32_t index)
 			on_quit(trace, &info);
 			break;
 		case SIGHUP:
-			fanout_reopen((struct fanout *)stream_fanout(trace->stream));
+			fanout_reopen(stream_fanout(trace->stream));
+			reload_run(trace, "signal");
 			break;
 		case SIGUSR1:
-			fanout_rotate((struct fanout *)stream_fanout(trace->stream));
+			fanout_rotate(stream_fanout(trace->stream));
 			break;
 		case SIGUSR2:
 			report_status(trace);
@@ -289,6 +302,26 @@ static void on_look(struct trace *trace, uint32_t index)
 		capture_look(trace->capture, &open);
 }
 
+static void on_files(struct trace *trace, uint32_t index)
+{
+	reload_files(trace);
+}
+
+static void on_settled(struct trace *trace, uint32_t index)
+{
+	reload_settled(trace);
+}
+
+static void on_retire(struct trace *trace, uint32_t index)
+{
+	reload_retire(trace);
+}
+
+static void on_left(struct trace *trace, uint32_t index)
+{
+	fanout_reap(stream_fanout(trace->stream));
+}
+
 static void on_release(struct trace *trace, uint32_t index)
 {
 	release_look(trace);
@@ -367,19 +400,40 @@ static int open_launch(struct trace *trace)
 }
 
 /* Calls that hang are told of between open_after and a quarter more. */
-static int open_look(struct trace *trace)
+int control_set_look(struct trace *trace)
 {
 	uint64_t after_ns = trace->config->open_after_ns;
 	uint64_t ns = after_ns / 4 > LOOK_MIN_NS ? after_ns / 4 : LOOK_MIN_NS;
 	struct itimerspec every = {.it_interval = {ns / 1000000000, ns % 1000000000}};
 
 	if (!after_ns)
-		return 0;
+		every.it_interval = (struct timespec){0}; /* never */
 	every.it_value = every.it_interval;
+	return timerfd_settime(trace->look_fd, 0, &every, NULL) ? -errno : 0;
+}
+
+static int open_look(struct trace *trace)
+{
+	int err;
+
 	trace->look_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (trace->look_fd < 0 || timerfd_settime(trace->look_fd, 0, &every, NULL))
+	if (trace->look_fd < 0)
 		return -errno;
-	return watch(trace, trace->look_fd, LOOK, 0);
+	err = control_set_look(trace);
+	return err ? err : watch(trace, trace->look_fd, LOOK, 0);
+}
+
+static int open_reload(struct trace *trace)
+{
+	int err = reload_open(trace);
+
+	if (!err && trace->files)
+		err = watch(trace, file_watch_fd(trace->files), FILES, 0);
+	if (!err)
+		err = watch(trace, trace->settle_fd, SETTLED, 0);
+	if (!err)
+		err = watch(trace, trace->retire_fd, RETIRE, 0);
+	return err ? err : watch(trace, fanout_left_fd(stream_fanout(trace->stream)), LEFT, 0);
 }
 
 int control_open(struct trace *trace)
@@ -403,6 +457,8 @@ int control_open(struct trace *trace)
 		err = open_launch(trace);
 	if (!err)
 		err = open_look(trace);
+	if (!err)
+		err = open_reload(trace);
 	if (!err)
 		err = release_open(trace);
 	if (!err)
@@ -454,6 +510,7 @@ void control_drain(struct trace *trace, bool finished)
 		if (finished && fds[1].revents)
 			return;
 		on_signal(trace, 0);
+		fanout_reap(stream_fanout(trace->stream));
 		now = control_now_ns();
 		if (trace->signals != signals)
 			trace->drain_ns = now; /* its time counts from here */
@@ -472,6 +529,7 @@ void control_close(struct trace *trace)
 		if (trace->pid_fds[i] >= 0)
 			close(trace->pid_fds[i]);
 	free(trace->pid_fds);
+	reload_close(trace);
 	close(trace->look_fd);
 	close(trace->release_fd);
 	close(trace->orphans_fd);

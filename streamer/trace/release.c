@@ -55,9 +55,9 @@ void release_later(struct trace *trace)
 		set_timer(trace, PERIOD_NS);
 }
 
-void release_keep(struct trace *trace, struct attached *attached)
+void release_keep(struct trace *trace, struct target *target)
 {
-	attached->suspect = false;
+	target->suspect = false;
 }
 
 /* Through the mapping: the file may have no name any more, or another one for us. */
@@ -81,10 +81,10 @@ void release_never(struct trace *trace, const struct find_file *file)
 {
 	unsigned i;
 
-	for (i = 0; i < trace->nattached; i++)
-		if (trace->attached[i].key.ino == file->ino ||
-		    !strcmp(name_in(trace->attached[i].path), name_in(file->path)))
-			trace->attached[i].pinned = true;
+	for (i = 0; i < trace->ntargets; i++)
+		if (trace->targets[i].key.ino == file->ino ||
+		    !strcmp(name_in(trace->targets[i].path), name_in(file->path)))
+			trace->targets[i].pinned = true;
 }
 
 /* The files that are looked for, under each of their names. */
@@ -92,8 +92,8 @@ struct look {
 	struct trace *trace;
 	unsigned n;
 	struct {
-		const struct attached *name;
-		struct attached *probes;
+		const struct target *name;
+		struct target *probes;
 	} missing[];
 };
 
@@ -106,8 +106,8 @@ static int see_mapping(void *ctx, const struct find_file *file)
 	unsigned i;
 
 	for (i = 0; i < look->n; i++) {
-		const struct attached *one = look->missing[i].name;
-		struct attached *probes = look->missing[i].probes;
+		const struct target *one = look->missing[i].name;
+		struct target *probes = look->missing[i].probes;
 
 		if (!probes->unmapped ||
 		    (one->key.ino != file->ino && strcmp(name_in(one->path), name) != 0) ||
@@ -125,18 +125,18 @@ static int see_mapping(void *ctx, const struct find_file *file)
 
 static struct look *look_new(struct trace *trace)
 {
-	struct look *look = malloc(sizeof(*look) + trace->nattached * sizeof(look->missing[0]));
+	struct look *look = malloc(sizeof(*look) + trace->ntargets * sizeof(look->missing[0]));
 	unsigned i;
 
 	if (!look)
 		return NULL;
 	look->trace = trace;
 	look->n = 0;
-	for (i = 0; i < trace->nattached; i++) {
-		struct attached *one = &trace->attached[i], *probes = one;
+	for (i = 0; i < trace->ntargets; i++) {
+		struct target *one = &trace->targets[i], *probes = one;
 
 		if (one->gone && one->same_as)
-			probes = &trace->attached[one->same_as - 1];
+			probes = &trace->targets[one->same_as - 1];
 		if (!probes->unmapped)
 			continue;
 		look->missing[look->n].name = one;
@@ -150,8 +150,8 @@ static void forget(struct trace *trace, unsigned id)
 {
 	unsigned i;
 
-	for (i = 0; i < trace->nattached; i++) {
-		const struct attached *one = &trace->attached[i];
+	for (i = 0; i < trace->ntargets; i++) {
+		const struct target *one = &trace->targets[i];
 
 		if (i != id - 1 && one->same_as != id)
 			continue;
@@ -166,8 +166,8 @@ static unsigned mark_missing(struct trace *trace)
 {
 	unsigned missing = 0, i;
 
-	for (i = 0; i < trace->nattached; i++) {
-		struct attached *one = &trace->attached[i];
+	for (i = 0; i < trace->ntargets; i++) {
+		struct target *one = &trace->targets[i];
 
 		one->unmapped =
 			!one->gone && !one->pinned &&
@@ -197,8 +197,8 @@ static uint64_t look_everywhere(struct trace *trace)
 	free(look);
 	if (err)
 		return cpu_ns() - begun; /* nobody can tell */
-	for (i = 0; i < trace->nattached; i++) {
-		struct attached *one = &trace->attached[i];
+	for (i = 0; i < trace->ntargets; i++) {
+		struct target *one = &trace->targets[i];
 
 		if (one->unmapped && one->suspect)
 			targets_release(trace, i + 1);
@@ -213,8 +213,8 @@ static bool has_releasable(const struct trace *trace)
 {
 	unsigned i;
 
-	for (i = 0; i < trace->nattached; i++)
-		if (!trace->attached[i].gone && !trace->attached[i].pinned)
+	for (i = 0; i < trace->ntargets; i++)
+		if (!trace->targets[i].gone && !trace->targets[i].pinned)
 			return true;
 	return false;
 }

@@ -185,7 +185,7 @@ void report_status(struct trace *trace)
 
 static void say_sinks(const struct trace *trace)
 {
-	const struct fanout *fanout = stream_fanout(trace->stream);
+	struct fanout *fanout = stream_fanout(trace->stream);
 	struct sink_counters c;
 	uint64_t given;
 	size_t i;

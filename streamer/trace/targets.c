@@ -1,7 +1,8 @@
 /*
  * Which files get probes, and the `attach` and `detach` events that say so.
  * A file is looked into once; its functions that are neither wanted nor
- * needed as enclosing calls are left alone.
+ * needed as enclosing calls are left alone, until another selection wants
+ * them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,9 +26,10 @@ struct candidate {
 };
 
 static json_t *attach_body(const struct trace *trace, unsigned id, const struct candidate *candidate,
-			   const struct find_image *image, const struct capture_attached *result,
-			   uint64_t start_ns)
+			   const struct capture_attached *result, uint64_t start_ns)
 {
+	const struct target *target = &trace->targets[id - 1];
+	const struct find_image *image = &target->image;
 	uint64_t now = control_now_ns();
 	json_t *apis = json_array(), *body;
 	int i;
@@ -35,7 +37,7 @@ static json_t *attach_body(const struct trace *trace, unsigned id, const struct 
 	for (i = 0; i < TABLE_NAPIS; i++)
 		if (image->has[i])
 			json_array_append_new(apis, json_string(i == TABLE_RUNTIME ? "runtime" : "driver"));
-	body = json_pack("{sI so}", "attach_id", (json_int_t)id, "path", encode_string(candidate->path));
+	body = json_pack("{sI so}", "attach_id", (json_int_t)id, "path", encode_string(target->path));
 	if (image->build_id)
 		json_object_set_new(body, "build_id", json_string(image->build_id));
 	if (image->soname)
@@ -50,10 +52,10 @@ static json_t *attach_body(const struct trace *trace, unsigned id, const struct 
 		json_object_set_new(body, "failed_error", json_string(strerror(result->error)));
 	json_object_set_new(body, "method",
 			    json_string(capture_method_names[capture_method(trace->capture)]));
-	if (candidate->pid)
-		json_object_set_new(body, "pid", json_integer(candidate->pid));
+	if (target->pid)
+		json_object_set_new(body, "pid", json_integer(target->pid));
 	json_object_set_new(body, "duration_ns", json_integer((json_int_t)(now - start_ns)));
-	if (candidate->mapped_ns && now > candidate->mapped_ns)
+	if (candidate && candidate->mapped_ns && now > candidate->mapped_ns)
 		json_object_set_new(body, "since_mapping_ns",
 				    json_integer((json_int_t)(now - candidate->mapped_ns)));
 	return body;
@@ -68,60 +70,82 @@ static int watch_changes(const struct trace *trace, int fd)
 	return inotify_add_watch(trace->changes_fd, path, IN_MODIFY);
 }
 
-static int remember(struct trace *trace, int fd, const struct shown_key *key, const char *path,
-		    unsigned functions)
+/* Takes the image over. Returns the attach id, or 0 when out of memory. */
+static unsigned remember(struct trace *trace, const struct candidate *candidate, const struct shown_key *key,
+			 struct find_image *image)
 {
-	struct attached *grown = realloc(trace->attached, (trace->nattached + 1) * sizeof(*grown));
+	struct target *grown = reallocarray(trace->targets, trace->ntargets + 1, sizeof(*grown));
+	struct target target = {.path = strdup(candidate->path),
+				.fd = fcntl(candidate->fd, F_DUPFD_CLOEXEC, 0),
+				.image = *image,
+				.pid = candidate->pid,
+				.key = *key,
+				.change = -1};
 
-	if (!grown)
-		return -ENOMEM;
-	trace->attached = grown;
-	grown[trace->nattached] = (struct attached){.path = strdup(path),
-						    .functions = functions,
-						    .key = *key,
-						    .change = watch_changes(trace, fd)};
-	trace->nattached++;
+	if (grown)
+		trace->targets = grown;
+	if (!grown || !target.path) {
+		free(target.path);
+		close(target.fd);
+		return 0;
+	}
+	memset(image, 0, sizeof(*image));
+	trace->targets[trace->ntargets] = target;
 	release_later(trace);
-	return 0;
+	return ++trace->ntargets;
 }
 
-/* The functions that are to be probed, in place; returns how many. */
-static size_t keep_wanted(const struct trace *trace, const char *path, struct find_image *image)
+static void say_unknown(const struct target *target, const uint8_t *state)
 {
-	size_t i, n = 0, unknown = 0;
+	size_t i, unknown = 0;
 
-	for (i = 0; i < image->nfunctions; i++) {
-		if (trace->row_state[image->functions[i].row] == REC_ROW_OFF)
-			continue;
-		if (image->functions[i].shape_unknown)
-			unknown++; /* arguments read by another major's prototype would be wrong */
-		else
-			image->functions[n++] = image->functions[i];
-	}
+	for (i = 0; i < target->image.nfunctions; i++)
+		unknown += target->image.functions[i].shape_unknown &&
+			   state[target->image.functions[i].row] != REC_ROW_OFF;
+	/* arguments read by another major's prototype would be wrong */
 	if (unknown)
 		log_msg("%s: %zu functions are not traced: their parameters changed between CUDA versions, "
 			"and "
 			"nothing in the file tells its version",
-			path, unknown);
-	return n;
+			target->path, unknown);
 }
 
-/* Probes on all functions, for every selected process or for all. */
-static int attach_functions(struct trace *trace, int fd, unsigned id, const struct find_image *image,
-			    size_t n, struct capture_attached *ret_result)
+static bool is_wanted(const struct find_function *function, const uint8_t *state)
+{
+	return state[function->row] != REC_ROW_OFF && !function->shape_unknown;
+}
+
+/* The functions that want a probe and have none; to be freed. */
+static struct find_function *list_missing(const struct trace *trace, unsigned id, const uint8_t *state,
+					  size_t *ret_n)
+{
+	const struct find_image *image = &trace->targets[id - 1].image;
+	struct find_function *list = calloc(image->nfunctions + 1, sizeof(*list));
+	size_t i;
+
+	*ret_n = 0;
+	for (i = 0; list && i < image->nfunctions; i++)
+		if (is_wanted(&image->functions[i], state) &&
+		    !capture_is_probed(trace->capture, id, image->functions[i].row))
+			list[(*ret_n)++] = image->functions[i];
+	return list;
+}
+
+/* Probes on these functions, for every selected process or for all. */
+static int attach_functions(struct trace *trace, unsigned id, const struct find_function *list, size_t n,
+			    struct capture_attached *ret_result)
 {
 	/* probes that are bound to a process do not fire in its children */
 	bool bound = !trace->launch && !trace->config->processes.children;
 	size_t npids = bound ? trace->config->pids.n : 0, i;
+	int fd = trace->targets[id - 1].fd, err = -ESRCH, one_err;
 	struct capture_attached one;
-	int err = -ESRCH, one_err;
 
 	if (!npids)
-		return capture_attach(trace->capture, fd, id, image->functions, n, 0, ret_result);
+		return capture_attach(trace->capture, fd, id, list, n, 0, ret_result);
 	memset(ret_result, 0, sizeof(*ret_result));
 	for (i = 0; i < npids; i++) {
-		one_err = capture_attach(trace->capture, fd, id, image->functions, n,
-					 trace->config->pids.list[i], &one);
+		one_err = capture_attach(trace->capture, fd, id, list, n, trace->config->pids.list[i], &one);
 		if (!one_err || err == -ESRCH) {
 			err = err ? one_err : 0;
 			*ret_result = one;
@@ -130,51 +154,62 @@ static int attach_functions(struct trace *trace, int fd, unsigned id, const stru
 	return err;
 }
 
-static void attach_image(struct trace *trace, const struct candidate *candidate, const struct shown_key *key,
-			 struct find_image *image)
+static void say_attach(struct trace *trace, const char *path, size_t n, int err,
+		       const struct capture_attached *result)
 {
-	const char *path = candidate->path;
-	unsigned id = trace->nattached + 1;
-	struct capture_attached result;
-	size_t n = keep_wanted(trace, path, image);
-	uint64_t start = control_now_ns();
-	int err;
-
-	if (!n)
-		return;
-	err = attach_functions(trace, candidate->fd, id, image, n, &result);
 	if (err == -ESRCH)
 		return; /* the process has ended */
 	if (err) {
 		trace->refused++;
 		log_msg("%s: cannot probe: %s; see `cudatap doctor`", path, strerror(-err));
-		return;
+	} else if (result->failed) {
+		log_msg("%s: %u of %zu functions cannot be probed: %s", path, result->failed, n,
+			strerror(result->error));
 	}
-	if (result.failed)
-		log_msg("%s: %u of %zu functions cannot be probed: %s", path, result.failed, n,
-			strerror(result.error));
-	if (remember(trace, candidate->fd, key, path, result.functions)) {
-		capture_detach(trace->capture, id);
-		log_msg("%s: cannot probe: out of memory", path);
-		return;
-	}
-	known_attached(stream_known(trace->stream), id);
-	stream_post(trace->stream, EVENT_ATTACH, attach_body(trace, id, candidate, image, &result, start));
 }
 
-struct attached *targets_find_attached(struct trace *trace, const struct shown_key *key)
+/* Probes on what a selection wants and has none. @candidate: as it was found just now, or NULL */
+static void attach_missing(struct trace *trace, unsigned id, const struct candidate *candidate,
+			   const uint8_t *state)
+{
+	struct target *target = &trace->targets[id - 1];
+	struct capture_attached result;
+	uint64_t start = control_now_ns();
+	bool first = !target->functions;
+	size_t n;
+	struct find_function *list = list_missing(trace, id, state, &n);
+	int err = n ? attach_functions(trace, id, list, n, &result) : 0;
+
+	free(list);
+	if (!n)
+		return;
+	say_attach(trace, target->path, n, err, &result);
+	if (err)
+		return;
+	target->functions += result.functions;
+	if (!first)
+		return;
+	if (target->change < 0)
+		target->change = watch_changes(trace, target->fd);
+	trace->nattached += !target->was_probed;
+	target->was_probed = true;
+	known_attached(stream_known(trace->stream), id);
+	stream_post(trace->stream, EVENT_ATTACH, attach_body(trace, id, candidate, &result, start));
+}
+
+struct target *targets_find_probed(struct trace *trace, const struct shown_key *key)
 {
 	unsigned i;
 
-	for (i = 0; i < trace->nattached; i++) {
-		struct attached *attached = &trace->attached[i];
+	for (i = 0; i < trace->ntargets; i++) {
+		struct target *target = &trace->targets[i];
 
-		if (!shown_same(&attached->key, key))
+		if (!shown_same(&target->key, key))
 			continue;
-		if (attached->gone && attached->same_as)
-			attached = &trace->attached[attached->same_as - 1];
-		if (!attached->gone)
-			return attached;
+		if (target->gone && target->same_as)
+			target = &trace->targets[target->same_as - 1];
+		if (!target->gone)
+			return target;
 	}
 	return NULL;
 }
@@ -193,17 +228,18 @@ static void detach_outdated(struct trace *trace, const struct shown_key *key)
 {
 	unsigned i;
 
-	for (i = 0; i < trace->nattached; i++)
-		if (is_inode(&trace->attached[i].key, key))
+	for (i = 0; i < trace->ntargets; i++)
+		if (is_inode(&trace->targets[i].key, key))
 			targets_detach(trace, i + 1, "changed");
 }
 
 /* Look into an open file once. Returns the result of find_image_read(), or 1 for a file seen before. */
 static int look(struct trace *trace, const struct candidate *candidate)
 {
-	struct attached *attached;
+	struct target *target;
 	struct find_image image;
 	struct shown_key key;
+	unsigned id;
 	int err;
 
 	err = shown_key(candidate->fd, "", AT_EMPTY_PATH, &key);
@@ -212,9 +248,9 @@ static int look(struct trace *trace, const struct candidate *candidate)
 	if (shown_has(trace->looked, &key))
 		return 1;
 	shown_add(trace->looked, &key);
-	attached = targets_find_attached(trace, &key);
-	if (attached) {
-		release_keep(trace, attached);
+	target = targets_find_probed(trace, &key);
+	if (target) {
+		release_keep(trace, target);
 		return 1;
 	}
 	targets_changes(trace); /* of the past; what comes later concerns the new probes */
@@ -222,8 +258,14 @@ static int look(struct trace *trace, const struct candidate *candidate)
 	err = find_image_read(candidate->fd, &image);
 	if (err)
 		return err;
-	attach_image(trace, candidate, &key, &image);
-	find_image_free(&image);
+	id = remember(trace, candidate, &key, &image);
+	if (id) {
+		say_unknown(&trace->targets[id - 1], trace->row_state);
+		attach_missing(trace, id, candidate, trace->row_state);
+	} else {
+		log_msg("%s: cannot probe: out of memory", candidate->path);
+		find_image_free(&image);
+	}
 	return 0;
 }
 
@@ -280,15 +322,15 @@ static int show_file(void *ctx, const struct find_file *file)
 static int show_cached(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
-	struct attached *attached;
+	struct target *target;
 	struct shown_key key;
 
 	show_file(ctx, file);
 	if (shown_key(AT_FDCWD, file->path, 0, &key) != 1)
 		return 0;
-	attached = targets_find_attached(trace, &key);
-	if (attached)
-		attached->pinned = true;
+	target = targets_find_probed(trace, &key);
+	if (target)
+		target->pinned = true;
 	return 0;
 }
 
@@ -392,21 +434,32 @@ void targets_new_mappings(struct trace *trace)
 		find_in_processes(show_file, trace); /* records were dropped */
 }
 
-/* Forgets a file that has probes; false when it has none. */
+static void post_detach(struct trace *trace, unsigned id, unsigned functions, const char *reason)
+{
+	stream_post(trace->stream, EVENT_DETACH,
+		    json_pack("{sI so sI ss}", "attach_id", (json_int_t)id, "path",
+			      encode_string(trace->targets[id - 1].path), "functions", (json_int_t)functions,
+			      "reason", reason));
+}
+
+/* A file loses its probes for good; false when it has lost them before. */
 static bool take_off(struct trace *trace, unsigned attach_id, const char *reason)
 {
-	struct attached *attached;
+	struct target *target;
 
-	if (!attach_id || attach_id > trace->nattached || trace->attached[attach_id - 1].gone)
+	if (!attach_id || attach_id > trace->ntargets || trace->targets[attach_id - 1].gone)
 		return false;
-	attached = &trace->attached[attach_id - 1];
-	attached->gone = true;
-	if (attached->change >= 0)
-		inotify_rm_watch(trace->changes_fd, attached->change);
-	stream_post(trace->stream, EVENT_DETACH,
-		    json_pack("{sI so sI ss}", "attach_id", (json_int_t)attach_id, "path",
-			      encode_string(attached->path), "functions", (json_int_t)attached->functions,
-			      "reason", reason));
+	target = &trace->targets[attach_id - 1];
+	target->gone = true;
+	if (target->change >= 0)
+		inotify_rm_watch(trace->changes_fd, target->change);
+	close(target->fd);
+	target->fd = -1;
+	find_image_free(&target->image);
+	memset(&target->image, 0, sizeof(target->image));
+	if (target->functions)
+		post_detach(trace, attach_id, target->functions, reason);
+	target->functions = 0;
 	return true;
 }
 
@@ -424,21 +477,77 @@ void targets_release(struct trace *trace, unsigned attach_id)
 
 void targets_double(struct trace *trace, unsigned second, unsigned first)
 {
-	struct attached *go, *keep;
+	struct target *go, *keep;
 	unsigned i;
 
-	if (!second || !first || second > trace->nattached || first > trace->nattached)
+	if (!second || !first || second > trace->ntargets || first > trace->ntargets)
 		return;
-	go = &trace->attached[second - 1];
-	keep = &trace->attached[first - 1];
+	go = &trace->targets[second - 1];
+	keep = &trace->targets[first - 1];
 	if (go->gone || keep->gone) /* told by several threads; the next call tells what is left */
 		return;
 	go->same_as = first;
 	keep->pinned |= go->pinned;
-	for (i = 0; i < trace->nattached; i++) /* the doubles of a double */
-		if (trace->attached[i].same_as == second)
-			trace->attached[i].same_as = first;
+	for (i = 0; i < trace->ntargets; i++) /* the doubles of a double */
+		if (trace->targets[i].same_as == second)
+			trace->targets[i].same_as = first;
 	targets_detach(trace, second, "duplicate");
+}
+
+/* ---- another selection ---- */
+
+void targets_extend(struct trace *trace, const uint8_t *state)
+{
+	unsigned id;
+
+	for (id = 1; id <= trace->ntargets; id++)
+		if (!trace->targets[id - 1].gone)
+			attach_missing(trace, id, NULL, state);
+}
+
+struct targets_difference targets_compare(const struct trace *trace, const uint8_t *from, const uint8_t *to)
+{
+	struct targets_difference difference = {0};
+	unsigned i;
+	size_t j;
+
+	for (i = 0; i < trace->ntargets; i++)
+		for (j = 0; j < trace->targets[i].image.nfunctions && !trace->targets[i].gone; j++) {
+			const struct find_function *function = &trace->targets[i].image.functions[j];
+			bool was = is_wanted(function, from), is = is_wanted(function, to);
+
+			difference.attached += is && !was;
+			difference.detached += was && !is;
+		}
+	return difference;
+}
+
+static unsigned count_probed(const struct trace *trace, unsigned id)
+{
+	const struct find_image *image = &trace->targets[id - 1].image;
+	unsigned n = 0;
+	size_t i;
+
+	for (i = 0; i < image->nfunctions; i++)
+		n += is_wanted(&image->functions[i], trace->row_state) &&
+		     capture_is_probed(trace->capture, id, image->functions[i].row);
+	return n;
+}
+
+void targets_settle(struct trace *trace)
+{
+	unsigned id, had;
+
+	for (id = 1; id <= trace->ntargets; id++) {
+		struct target *target = &trace->targets[id - 1];
+
+		if (target->gone)
+			continue;
+		had = target->functions;
+		target->functions = count_probed(trace, id);
+		if (had && !target->functions)
+			post_detach(trace, id, had, "reload");
+	}
 }
 
 void targets_changes(struct trace *trace)
@@ -451,8 +560,8 @@ void targets_changes(struct trace *trace)
 	while ((n = read(trace->changes_fd, events, sizeof(events))) > 0)
 		for (at = 0; at < n; at += sizeof(*event) + event->len) {
 			event = (const void *)(events + at);
-			for (i = 0; i < trace->nattached && event->mask & IN_MODIFY; i++)
-				if (trace->attached[i].change == event->wd)
+			for (i = 0; i < trace->ntargets && event->mask & IN_MODIFY; i++)
+				if (trace->targets[i].change == event->wd)
 					targets_detach(trace, i + 1, "changed");
 		}
 }
@@ -461,9 +570,13 @@ void targets_free(struct trace *trace)
 {
 	unsigned i;
 
-	for (i = 0; i < trace->nattached; i++)
-		free(trace->attached[i].path);
-	free(trace->attached);
+	for (i = 0; i < trace->ntargets; i++) {
+		free(trace->targets[i].path);
+		find_image_free(&trace->targets[i].image);
+		if (trace->targets[i].fd >= 0)
+			close(trace->targets[i].fd);
+	}
+	free(trace->targets);
 	find_watch_free(trace->watch);
 	shown_free(trace->looked);
 }

@@ -139,6 +139,7 @@ static int open_capture(struct trace *trace)
 		.follow_children = trace->cli->command || trace->config->processes.children,
 		.processes = rules_processes(&trace->config->processes.patterns),
 		.accepted = rules_processes(&trace->config->filter.patterns),
+		.processes_change = reload_can(trace),
 		.open_after_ns = trace->config->open_after_ns,
 		.plans = trace->plans,
 		.row_state = trace->row_state,
@@ -248,6 +249,14 @@ static int find_targets(struct trace *trace)
 	return 0;
 }
 
+void trace_select(const struct trace *trace, const struct config *config, uint8_t *state)
+{
+	config_select(config, state);
+	if (config->names != KERNELS_OFF)
+		kernels_select(state);
+	devices_select(state, trace->plans);
+}
+
 static int begin(struct trace *trace)
 {
 	int code = check_pids(trace);
@@ -257,10 +266,7 @@ static int begin(struct trace *trace)
 	trace->row_state = calloc(table_nrows, 1);
 	if (!trace->plans || !trace->row_state)
 		return own_failure(trace);
-	config_select(trace->config, trace->row_state);
-	if (trace->config->names != KERNELS_OFF)
-		kernels_select(trace->row_state);
-	devices_select(trace->row_state, trace->plans);
+	trace_select(trace, trace->config, trace->row_state);
 	if (!code)
 		code = open_capture(trace);
 	if (!code && rules_send(trace->capture, trace->config))
@@ -308,12 +314,14 @@ static void end(struct trace *trace)
 		trace->exit_code = EXIT_LOSS;
 }
 
-int trace_run(const struct config *config, const struct cli *cli)
+int trace_run(struct config *config, const struct config_strings *paths, const struct cli *cli)
 {
 	struct trace trace = {.config = config,
 			      .cli = cli,
 			      .start_ns = control_now_ns(),
 			      .look_fd = -1,
+			      .settle_fd = -1,
+			      .retire_fd = -1,
 			      .release_fd = -1,
 			      .orphans_fd = -1,
 			      .epoll_fd = -1,
@@ -323,6 +331,7 @@ int trace_run(const struct config *config, const struct cli *cli)
 	int code = begin(&trace);
 
 	if (!code) {
+		reload_watch(&trace, paths);
 		control_loop(&trace);
 		end(&trace);
 		code = trace.exit_code;
@@ -334,5 +343,6 @@ int trace_run(const struct config *config, const struct cli *cli)
 	targets_free(&trace);
 	free(trace.row_state);
 	free(trace.plans);
+	config_free(trace.config);
 	return code;
 }

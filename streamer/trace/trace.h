@@ -11,10 +11,11 @@
 
 /**
  * trace_run - trace until the command, the processes or the user end it
- * @config: checked configuration, with the command line's share
+ * @config: checked configuration, with the command line's share; the reference is taken over
+ * @paths: what it was made from
  * @cli: options that are no configuration
  * Returns the exit code.
  */
-int trace_run(const struct config *config, const struct cli *cli);
+int trace_run(struct config *config, const struct config_strings *paths, const struct cli *cli);
 
 #endif

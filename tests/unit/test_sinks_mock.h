@@ -16,7 +16,7 @@ struct mock {
 	atomic_bool blocks; /* in write(), deaf to everything */
 	bool wait;          /* in sink_poll(), for ever */
 
-	bool open;
+	atomic_bool open;
 	atomic_uint_fast64_t lines, lost, unknown; /* seqs seen */
 	uint64_t last_seq, disorder, losses, told, reopened;
 	uint64_t bytes;

@@ -1,0 +1,448 @@
+"""Another configuration while fake CUDA programs call as fast as they can: it takes effect at one border
+between two events, nothing is lost, and what has not changed goes on."""
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import tap
+
+TIMEOUT = tap.TIMEOUT
+
+
+def write(path, text):
+    path.write_text("version: 1\n" + text)
+
+
+def read(path):
+    """Complete lines of a file that may be growing."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+
+
+def numbers(path):
+    """`seq` of each line: there are too many to parse them."""
+    return [int(n) for n in re.findall(rb'^.*?"seq":(\d+)', path.read_bytes(), re.MULTILINE)]
+
+
+def others(path):
+    """The events that are no calls."""
+    with open(path, "rb") as lines:
+        return [json.loads(line) for line in lines if not line.startswith(b'{"type":"call"')]
+
+
+def wait_until(condition, what):
+    end = time.monotonic() + TIMEOUT
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited for {what}"
+        time.sleep(0.01)
+    return value
+
+
+class Reloads:
+    """The reload events of a stream, as they come."""
+
+    def __init__(self, path):
+        self.path, self.rest, self.at, self.found = path, b"", 0, []
+
+    def look(self):
+        if self.path.exists():
+            with open(self.path, "rb") as stream:
+                stream.seek(self.at)
+                new = stream.read()
+            self.at += len(new)
+            whole, _, self.rest = (self.rest + new).rpartition(b"\n")
+            self.found += [json.loads(line) for line in re.findall(rb'^{"type":"reload".*', whole, re.MULTILINE)]
+        return self.found
+
+    def wait(self, n):
+        return wait_until(lambda: (self.look()[n - 1:] or [None])[0], f"reload {n} in {self.path}")
+
+
+class Reloading:
+    """cudatap with a configuration, on a CUDA library that nobody else uses. Its sink `log` has no calls."""
+
+    def __init__(self, tmp_path, text, options=()):
+        self.dir = tmp_path
+        self.path = tmp_path / "cudatap.yaml"
+        self.out = tmp_path / "out.jsonl"
+        shutil.copy(tap.FAKE / "libcudart.so.13", tmp_path)
+        self.write(text)
+        self.tap = tap.Running(["-c", self.path, *options], tmp_path, events="none")
+        self.events = Reloads(tmp_path / "log.jsonl")
+        self.done = 0
+
+    def write(self, text):
+        write(self.path, text.replace("DIR", str(self.dir)))
+
+    def hup(self):
+        self.tap.interrupt(signal.SIGHUP)
+
+    def wait_started(self):
+        wait_until(lambda: self.events.path.exists() and '"type":"attach"' in self.events.path.read_text(), "attaching")
+
+    def reload(self, text, signal=True):
+        """Another configuration by SIGHUP; returns its event."""
+        self.write(text)
+        if signal:
+            self.hup()
+        return self.next_event()
+
+    def next_event(self):
+        self.done += 1
+        return self.events.wait(self.done)
+
+    def stderr(self):
+        return self.tap.err_path.read_text()
+
+    def end(self):
+        """Returns the stop event."""
+        self.tap.interrupt()
+        assert self.tap.process.wait(TIMEOUT) == 0, self.stderr()
+        return others(self.out)[-1]
+
+    @contextlib.contextmanager
+    def caller(self, *words):
+        """reload_calls until its stdin is closed."""
+        env = tap.environment({"FAKE_CUDA_NESTED": "0", "LD_LIBRARY_PATH": str(self.dir)})
+        process = subprocess.Popen([tap.program("reload_calls"), *words], env=env, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout.readline() == "calling\n"
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def end_calls(process):
+    """How often it called cudaMalloc, and cudaMemset."""
+    process.stdin.close()
+    made = tuple(map(int, process.stdout.read().split()))
+    assert process.wait(TIMEOUT) == 0
+    return made
+
+
+@contextlib.contextmanager
+def reloading(tmp_path, text, **options):
+    running = Reloading(tmp_path, text, **options)
+    try:
+        yield running
+    finally:
+        if running.tap.process.poll() is None:
+            running.tap.process.kill()
+            running.tap.process.wait()
+
+
+HEAD = "libraries: [DIR/libcudart.so.13]\nring: {size: 64MiB}\n"
+QUEUE = "fields: {only: [func, status, bytes]}, queue: {max_events: 4000000, max_bytes: 2GiB}"
+LOG = "  log: {type: file, path: DIR/log.jsonl, filter: {status: [unfinished]}}\n"
+ONE = HEAD + f"sinks:\n{LOG}  out: {{type: file, path: DIR/out.jsonl, {QUEUE}}}\n"
+TIMES = "100000"  # at full rate some seconds on two cores
+
+
+def check_stream(path):
+    """Events that are no calls as the schema says, no number missing from the first to the last."""
+    for event in others(path):
+        tap.check_line({key: value for key, value in event.items() if key != "n"})  # a constant field
+    seqs = numbers(path)
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs))), "seq has holes"
+    return seqs
+
+
+def assert_nothing_lost(stop):
+    tap.check_conservation(stop)
+    assert sum(stop["calls"]["lost"].values()) == 0, stop
+    assert not any(sink["dropped"] for sink in stop["sinks"].values()), stop
+    assert stop["calls"]["unpaired"] == stop["calls"]["duplicate"] == stop["calls"]["in_ring"] == 0
+
+
+def test_families_at_full_rate(tmp_path):
+    """Many reloads that switch families while two threads call at full rate: nothing lost, every call accounted
+    for, and the sink is open all the time."""
+    families = ["[memory, transfer]", "[memory]", "[memory, transfer, launch, query]", "default", "[transfer, sync]"]
+    with reloading(tmp_path, f"families: {families[0]}\n{ONE}") as run:
+        run.wait_started()
+        with run.caller("2", TIMES) as program:
+            wait_until(lambda: run.out.stat().st_size > 10000, "calls")
+            inode = run.out.stat().st_ino
+            for words in itertools.islice(itertools.cycle(families[1:] + families[:1]), 12):
+                event = run.reload(f"families: {words}\n{ONE}")
+                assert event["status"] == "ok" and event["reason"] == "signal"
+                assert [change["key"] for change in event["changes"]["changed"]] == ["families"]
+                assert not [key for key in event["changes"] if key.startswith("sinks_")]
+                assert event["changes"]["attached"] + event["changes"]["detached"] > 0
+            made = end_calls(program)
+        stop = run.end()
+        seqs = check_stream(run.out)
+        assert_nothing_lost(stop)
+        assert run.out.stat().st_ino == inode
+        assert stop["sinks"]["out"]["received"] + 1 == len(seqs) == stop["seq"]
+        text = run.out.read_bytes()
+        mallocs, memsets = text.count(b'"func":"cudaMalloc"'), text.count(b'"func":"cudaMemset"')
+        assert 0 < mallocs <= made[0] and 0 < memsets <= made[1]
+        assert mallocs + memsets + text.count(b'"func":"cudaFree"') == stop["calls"]["emitted"]
+
+
+def test_selected_calls_are_all_there(tmp_path):
+    """Reloads that leave a function selected do not lose one of its calls."""
+    texts = [f"families: [memory{more}]\n{ONE}fields: {{static: {{n: \"{i}\"}}}}\n"
+             for i, more in enumerate(["", ", transfer", ", transfer, launch", ", query"])]
+    with reloading(tmp_path, texts[0]) as run:
+        run.wait_started()
+        with run.caller("1", TIMES) as program:
+            for text in texts[1:] + texts:
+                run.reload(text)
+            mallocs, _ = end_calls(program)
+        stop = run.end()
+        check_stream(run.out)
+        assert_nothing_lost(stop)
+        text = run.out.read_bytes()
+        sizes = [int(n) for n in re.findall(rb'"func":"cudaMalloc","status":"ok","bytes":(\d+)', text)]
+        assert sizes == list(range(1, mallocs + 1))
+        # and `fields` changes exactly at the event
+        parts = re.split(rb'^{"type":"reload".*\n', text, flags=re.MULTILINE)
+        for part, n in zip(parts, (b"0", b"1", b"2", b"3", b"0", b"1", b"2", b"3")):
+            assert part.count(b'"n":"') == part.count(b'"n":"%s"' % n) == part.count(b"\n")
+
+
+def test_sinks(tmp_path):
+    """Sinks are added, removed and changed under load; each stream is whole from its first to its last event."""
+    head = f"families: [memory]\n{HEAD}sinks:\n{LOG}  out: {{type: file, path: DIR/out.jsonl, {QUEUE}}}\n"
+    queue = ", " + QUEUE
+    steps = [
+        f"  b: {{type: file, path: DIR/b.jsonl{queue}}}\n",
+        f"  b: {{type: file, path: DIR/b.jsonl, rotate: {{keep: 3}}{queue}}}\n",  # the same file: one after the other
+        f"  b: {{type: file, path: DIR/b.jsonl, rotate: {{keep: 3}}{queue}, filter: {{status: [error]}}}}\n",
+        f"  b: {{type: file, path: DIR/b2.jsonl{queue}}}\n  c: {{type: file, path: DIR/b.jsonl{queue}}}\n",
+        f"  c: {{type: file, path: DIR/b.jsonl{queue}}}\n",
+        "",
+    ]
+    expected = [("added", ["b"]), ("replaced", ["b"]), (None, None), ("added", ["c"]), ("removed", ["b"]),
+                ("removed", ["c"])]
+    with reloading(tmp_path, head) as run:
+        run.wait_started()
+        with run.caller("1", TIMES) as program:
+            for text, (what, names) in zip(steps, expected):
+                event = run.reload(head + text)
+                assert event["status"] == "ok", event
+                changes = event["changes"]
+                if what:
+                    assert changes[f"sinks_{what}"] == names
+                else:
+                    assert not [key for key in changes if key.startswith("sinks_")]
+            end_calls(program)
+        stop = run.end()
+        check_stream(run.out)
+        assert_nothing_lost(stop)
+        assert set(stop["sinks"]) == {"log", "out", "b", "c"}
+        borders = [event["seq"] for event in run.events.look()]
+        # sink b until it had a filter, then errors alone (there are none), then sink c, whose last is the event
+        # that removes it
+        whole = list(range(borders[0], borders[2] + 1)) + list(range(borders[3], borders[5] + 1))
+        assert numbers(tmp_path / "b.jsonl") == whole
+        assert numbers(tmp_path / "b2.jsonl") == list(range(borders[3], borders[4] + 1))
+
+
+def test_wrong(tmp_path):
+    """A wrong file, one that is not there, a sink that cannot be opened: all stays, and it is said why."""
+    text = f"families: [memory]\n{ONE}"
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
+        event = run.reload(text + "familes: all\nnested: 7\n")
+        assert event["status"] == "error" and len(event["errors"]) == 2
+        assert event["errors"][0].startswith(f"{run.path}:8:1: unknown key \"familes\""), event
+        assert event["errors"][0] in run.stderr() and "stays as it was" in run.stderr()
+        event = run.reload(text + "  n: {type: file, path: /proc/nope/x}\n")
+        assert event["status"] == "error" and "/proc/nope" in event["errors"][0], event
+        run.path.unlink()
+        run.hup()
+        event = run.next_event()
+        assert event["status"] == "error" and "cudatap.yaml" in event["errors"][0]
+        # SIGHUP has opened files anew all the same
+        run.events.path.rename(tmp_path / "moved.jsonl")
+        run.events.at = 0
+        run.hup()
+        assert run.next_event()["status"] == "error"
+        run.write(text)
+        run.hup()
+        wait_until(lambda: "has not changed" in run.stderr(), "the message")
+        with run.caller("1", "1000") as program:
+            wait_until(lambda: run.out.read_text().count('"func":"cudaFree"') == 1000, "calls")
+            assert end_calls(program) == (1000, 1000)
+        assert run.end()["calls"]["emitted"] == 2000
+
+
+def test_filter_and_sample(tmp_path):
+    """What the BPF program and the reader decide of all calls changes as well, and nothing is unaccounted for."""
+    text = f"families: [memory]\n{ONE}"
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
+        with run.caller("1", TIMES) as program:
+            for more in ("filter: {status: [error]}\n", "sample: {rates: {memory: 10}}\n", "filter: {min_bytes: 1000}\n",
+                         "process_rate_limit: {events: 1000}\n", "", "sample: {rates: {memory: 10}, keep_errors: false}\n"):
+                assert run.reload(text + more)["status"] == "ok"
+            end_calls(program)
+        stop = run.end()
+        check_stream(run.out)
+        assert_nothing_lost(stop)
+        assert min(stop["calls"][key] for key in ("filtered", "sampled_out", "rate_limited", "emitted")) > 0, stop
+        assert stop["calls"]["orphan_exits"] == 0
+
+
+def test_processes(tmp_path):
+    """Another choice of processes, which the BPF program was not loaded with."""
+    text = f"families: [memory]\n{ONE}"
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
+        with run.caller("1", "1000000000") as program:
+            grown = run.out.stat().st_size
+            for what, calls in ("comms: [nobody]", False), ("comms: [reload_*], uids: [0]", True), ("uids: [7]", False):
+                wait_until(lambda: run.out.stat().st_size > grown + 10000, "calls")
+                assert run.reload(f"processes: {{{what}}}\n{text}")["status"] == "ok"
+                grown = run.out.stat().st_size
+                if not calls:
+                    wait_until(lambda: run.out.stat().st_size == (time.sleep(0.2), run.out.stat().st_size)[1], "silence")
+                    run.reload(text)
+                    grown = run.out.stat().st_size
+            end_calls(program)
+        stop = run.end()
+        check_stream(run.out)
+        assert_nothing_lost(stop)
+
+
+def test_profile_and_start_keys(tmp_path):
+    """`profile:` in the file chooses another one; what only a start changes is said and kept."""
+    text = f"profile: P\n{ONE}profiles: {{dev: {{families: all}}, prod: {{families: [memory], host: h2}}}}\n"
+    with reloading(tmp_path, text.replace("P", "dev", 1)) as run:
+        run.wait_started()
+        event = run.reload(text.replace("P", "prod", 1).replace("64MiB", "32MiB") + "names: off\n")
+        changes = event["changes"]
+        assert changes["profile"] == "prod" and event["host"] == "h2"
+        assert [change["key"] for change in changes["changed"]] == ["families", "host"]
+        assert [change["key"] for change in changes["at_start"]] == ["names", "ring.size"]
+        assert changes["at_start"][1] == {"key": "ring.size", "from": "64MiB", "to": "32MiB"}
+        assert "ring.size: takes effect at the next start" in run.stderr()
+        run.end()
+
+
+def test_command_line_stays(tmp_path):
+    """Options that went over the file at the start go over it again."""
+    run_out = tmp_path / "o.jsonl"
+    with reloading(tmp_path, f"families: [memory]\n{ONE}", options=["-f", "transfer", "-o", run_out, "--nested"]) as run:
+        run.events = Reloads(run_out)
+        wait_until(lambda: run_out.exists() and '"type":"attach"' in run_out.read_text(), "attaching")
+        run.write(f"families: all\nopen_after: 5s\n{ONE}")
+        run.hup()
+        event = run.next_event()
+        assert [change["key"] for change in event["changes"]["changed"]] == ["open_after"]
+        run.tap.interrupt()
+        assert run.tap.process.wait(TIMEOUT) == 0
+
+
+def rename_into(path, text):
+    """As editors do."""
+    other = path.with_suffix(".new")
+    write(other, text)
+    other.rename(path)
+
+
+def test_files(tmp_path):
+    """reload: on_change sees a write, a rename, included files that appear and go, and secrets."""
+    (tmp_path / "conf.d").mkdir()
+    head = f"reload: on_change\ninclude_files: [conf.d/*.yaml]\n{ONE}"
+    with reloading(tmp_path, head) as run:
+        run.wait_started()
+        event = run.reload(f"families: [memory]\n{head}", signal=False)
+        assert event["reason"] == "files" and event["changes"]["changed"][0]["key"] == "families"
+        rename_into(run.path, f"families: [transfer]\n{head}".replace("DIR", str(tmp_path)))
+        assert run.next_event()["changes"]["changed"][0]["to"] == "[transfer]"
+        write(tmp_path / "conf.d/a.yaml", "fields: {static: {env: one}}\n")
+        assert run.next_event()["changes"]["added"] == [{"key": "fields.static.env", "to": "one"}]
+        rename_into(tmp_path / "conf.d/a.yaml", "fields: {static: {env: two}}\n")
+        assert run.next_event()["env"] == "two"
+        write(tmp_path / "conf.d/a.yaml", "fields: {static: [}\n")
+        event = run.next_event()
+        assert event["status"] == "error" and event["errors"][0].startswith(f"{tmp_path}/conf.d/a.yaml:2:")
+        (tmp_path / "conf.d/a.yaml").unlink()
+        event = run.next_event()
+        assert event["changes"]["removed"] == [{"key": "fields.static.env", "from": "two"}]
+        # a file that is of no concern
+        write(tmp_path / "conf.d/a.txt", "nothing\n")
+        rename_into(run.path, f"families: [memory]\n{ONE}".replace("DIR", str(tmp_path)))  # the last of its kind
+        assert [change["key"] for change in run.next_event()["changes"]["changed"]] == ["families", "reload"]
+        write(run.path, "families: [transfer]\n")
+        time.sleep(0.3)
+        assert len(run.events.look()) == run.done
+        run.write(f"families: [launch]\n{ONE}")
+        run.hup()
+        assert run.next_event()["reason"] == "signal"
+        run.end()
+
+
+def test_symbolic_link(tmp_path):
+    """A ConfigMap: a link to a directory is swapped."""
+    for name, family in ("one", "memory"), ("two", "transfer"), ("three", "launch"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "cudatap.yaml",
+              f"reload: on_change\nfamilies: [{family}]\n{ONE}".replace("DIR", str(tmp_path)))
+    (tmp_path / "..data").symlink_to("one")
+    (tmp_path / "cudatap.yaml").symlink_to("..data/cudatap.yaml")
+    shutil.copy(tap.FAKE / "libcudart.so.13", tmp_path)
+    with tap.running(["-c", tmp_path / "cudatap.yaml"], tmp_path, events="none") as running:
+        events = Reloads(tmp_path / "log.jsonl")
+        wait_until(lambda: events.path.exists() and '"type":"start"' in events.path.read_text(), "start")
+        for n, (name, family) in enumerate((("two", "transfer"), ("three", "launch")), 1):
+            (tmp_path / "..tmp").symlink_to(name)
+            os.rename(tmp_path / "..tmp", tmp_path / "..data")
+            event = events.wait(n)
+            assert event["reason"] == "files" and event["changes"]["changed"][0]["to"] == f"[{family}]"
+        running.interrupt()
+        assert running.process.wait(TIMEOUT) == 0
+
+
+def test_call_under_way(tmp_path):
+    """A call that began before its function was deselected is told when it returns, and its probe waits for it."""
+    text = f"families: [memory, sync]\n{ONE}"
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
+        with run.caller("hang") as program:
+            wait_until(lambda: '"func":"cudaMalloc"' in run.out.read_text(), "a call")
+            event = run.reload(f"families: [memory]\n{ONE}")
+            assert event["changes"]["detached"] > 0
+            time.sleep(0.3)  # longer than probes wait where nobody is in them
+            end_calls(program)
+        stop = run.end()
+        calls = [event for event in read(run.out) if event.get("func") == "cudaDeviceSynchronize"]
+        assert len(calls) == 1 and calls[0]["status"] == "ok" and calls[0]["seq"] > event["seq"]
+        assert stop["calls"]["unpaired"] == 0 and stop["calls"]["orphan_exits"] == 0
+
+
+@pytest.mark.parametrize("probes", ["session", "multi"])
+def test_with_a_command(tmp_path, probes):
+    """A held command whose library is looked into after a reload is traced by the new configuration."""
+    out, path = tmp_path / "out.jsonl", tmp_path / "c.yaml"
+    text = f"families: [memory]\nsinks: {{out: {{type: file, path: {out}}}}}\n"
+    write(path, text)
+    words = ["-c", path, f"--probes={probes}", "--", "sh", "-c",
+             f"echo ready >&2; read line; exec {tap.program('scenes')} several"]
+    process = subprocess.Popen([str(tap.CUDATAP), *map(str, words)], stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=tap.environment(), text=True)
+    try:
+        assert process.stderr.readline() == "ready\n"
+        write(path, text.replace("memory", "transfer"))
+        process.send_signal(signal.SIGHUP)
+        Reloads(out).wait(1)
+        process.communicate("go\n", timeout=TIMEOUT)
+        assert process.returncode == 0
+        assert [event["func"] for event in read(out) if event["type"] == "call"] == ["cudaMemcpy", "cudaMemset"]
+    finally:
+        process.kill()
+        process.wait()
