@@ -273,7 +273,7 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 		   size_t n, pid_t pid, struct capture_attached *ret_attached)
 {
 	struct job job = {.capture = capture, .attach_id = attach_id, .pid = pid, .result = ret_attached};
-	int err = -ENOMEM, sleepable;
+	int err = -ENOMEM, sleepable, stopped = capture->method == CAPTURE_CLASSIC ? closers_stop() : -1;
 
 	memset(ret_attached, 0, sizeof(*ret_attached));
 	snprintf(job.path, sizeof(job.path), "/proc/self/fd/%d", fd);
@@ -294,5 +294,7 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 	free(job.offsets);
 	free(job.cookies);
 	free(job.refused);
+	if (stopped >= 0)
+		close(stopped);
 	return err;
 }

@@ -10,8 +10,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -43,15 +45,54 @@ static void close_all_but(const int *keep, size_t n)
 	syscall(SYS_close_range, first, ~0u, 0);
 }
 
+/*
+ * The kernel has one mutex for opening and closing them all, and a closer has it
+ * for 0.1 s a probe: each probe of a starting cudatap would wait for every
+ * closer of earlier ones. So they lock a file that every host has: who attaches,
+ * shared and for all its probes; a closer, alone and for one.
+ */
+static int turnstile(void)
+{
+	return open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
+}
+
+/* For 2 s at most: others may lock that file too, for ever. */
+static void lock_turnstile(int fd, int how)
+{
+	const struct timespec pause = {.tv_nsec = 2000000};
+	int i;
+
+	for (i = 0; fd >= 0 && i < 1000 && flock(fd, how | LOCK_NB) && errno == EWOULDBLOCK; i++)
+		nanosleep(&pause, NULL);
+}
+
+int closers_stop(void)
+{
+	int fd = turnstile();
+
+	lock_turnstile(fd, LOCK_SH);
+	return fd;
+}
+
 /* In the grandchild: until cudatap has closed @turn's other end, the last to close a probe would be cudatap.
  */
 static _Noreturn void close_last(const int *fds, size_t n, int turn)
 {
+	const struct timespec pause = {.tv_nsec = 5000000};
 	char nothing;
+	size_t i;
+	int lock;
 
 	close_all_but(fds, n);
 	while (read(turn, &nothing, 1) < 0 && errno == EINTR)
 		;
+	lock = turnstile();
+	for (i = 0; i < n; i++) {
+		lock_turnstile(lock, LOCK_EX);
+		close(fds[i]);
+		flock(lock, LOCK_UN);
+		nanosleep(&pause, NULL); /* who waits to attach tries again meanwhile */
+	}
 	_exit(0);
 }
 

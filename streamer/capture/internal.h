@@ -63,6 +63,12 @@ void capture_need_files(const struct capture *capture, size_t more);
 
 /** probe_set_close - entry sides were added last and go first */
 void probe_set_close(struct probe_set *set);
+/**
+ * closers_stop - hold the processes that close classic probes, of other runs too
+ *
+ * Returns a descriptor; they go on when it is closed.
+ */
+int closers_stop(void);
 
 /* closing.c */
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -101,6 +102,30 @@ static void refuse(struct reload *reload, const char *messages)
 
 	log_msg("the configuration stays as it was");
 	stream_post(trace->stream, EVENT_RELOAD, report_refused(reload, messages));
+}
+
+/*
+ * Can the file be read again? What came out of a pipe is gone, and who waits for more waits for ever. At the
+ * start an empty file means the defaults; one that became empty is half of a change, or a full disk's doing.
+ */
+static bool is_readable(struct reload *reload)
+{
+	const char *path = reload->trace->cli->config_path, *why = NULL;
+	char message[512];
+	struct stat st;
+
+	if (stat(path, &st) || S_ISDIR(st.st_mode))
+		return true; /* reading it says what is wrong */
+	if (!S_ISREG(st.st_mode))
+		why = "not a regular file, which alone can be read again";
+	else if (!st.st_size)
+		why = "the file has become empty";
+	if (!why)
+		return true;
+	snprintf(message, sizeof(message), "%s: %s", path, why);
+	log_msg("%s", message);
+	refuse(reload, message);
+	return false;
 }
 
 /* Mistakes and warnings go to stderr as they do at the start. */
@@ -197,7 +222,7 @@ void reload_run(struct trace *trace, const char *reason)
 	struct reload reload = {.trace = trace, .reason = reason, .start_ns = control_now_ns()};
 	struct stream_change *change = NULL;
 
-	if (!reload_can(trace) || trace->draining)
+	if (!reload_can(trace) || trace->draining || !is_readable(&reload))
 		return;
 	if (!load(&reload) && !prepare(&reload, &change)) {
 		say_kept(&reload);

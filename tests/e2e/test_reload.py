@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -266,6 +267,13 @@ def test_wrong(tmp_path):
         run.hup()
         event = run.next_event()
         assert event["status"] == "error" and "cudatap.yaml" in event["errors"][0]
+        # what would be waited for without end, or would mean the defaults
+        for make in (os.mkfifo, pathlib.Path.touch, pathlib.Path.mkdir):
+            make(run.path)
+            run.hup()
+            event = run.next_event()
+            assert event["status"] == "error" and "cudatap.yaml" in event["errors"][0], event
+            (pathlib.Path.rmdir if run.path.is_dir() else pathlib.Path.unlink)(run.path)
         # SIGHUP has opened files anew all the same
         run.events.path.rename(tmp_path / "moved.jsonl")
         run.events.at = 0
@@ -280,15 +288,38 @@ def test_wrong(tmp_path):
         assert run.end()["calls"]["emitted"] == 2000
 
 
+def test_configuration_from_a_pipe(tmp_path):
+    """`-c <(...)`: SIGHUP leaves all as it is, however often."""
+    read_end, write_end = os.pipe()
+    os.write(write_end, f"version: 1\nsinks: {{o: {{type: file, path: {tmp_path}/o.jsonl}}}}\n".encode())
+    os.close(write_end)
+    out = tmp_path / "o.jsonl"
+    process = subprocess.Popen([str(tap.CUDATAP), "-c", f"/dev/fd/{read_end}"], pass_fds=[read_end],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    os.close(read_end)
+    try:
+        wait_until(lambda: out.exists() and '"type":"start"' in out.read_text(), "the start")
+        for n in (1, 2):
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda n=n: out.read_text().count('"status":"error"') == n, "the reload event")
+        process.terminate()
+        assert process.communicate(timeout=TIMEOUT)[0] == b""
+        assert list(read(out)[-1]["sinks"]) == ["o"]
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_filter_and_sample(tmp_path):
     """What the BPF program and the reader decide of all calls changes as well, and nothing is unaccounted for."""
     text = f"families: [memory]\n{ONE}"
     with reloading(tmp_path, text) as run:
         run.wait_started()
-        with run.caller("1", TIMES) as program:
+        with run.caller("1", "1000000000") as program:
             for more in ("filter: {status: [error]}\n", "sample: {rates: {memory: 10}}\n", "filter: {min_bytes: 1000}\n",
-                         "process_rate_limit: {events: 1000}\n", "", "sample: {rates: {memory: 10}, keep_errors: false}\n"):
+                         "process_rate_limit: {events: 10}\n", "", "sample: {rates: {memory: 10}, keep_errors: false}\n"):
                 assert run.reload(text + more)["status"] == "ok"
+                time.sleep(0.05)  # for some calls
             end_calls(program)
         stop = run.end()
         check_stream(run.out)
