@@ -758,7 +758,7 @@ static __always_inline enum entered settle(struct thread_state *t, const struct 
 	if (top->sp != sp)
 		return ENTER_NEW;
 	if (top->rec.cookie != cookie && (u16)top->rec.cookie == (u16)cookie) {
-		/* one function, two probes: tell once per thread, user space detaches the newer */
+		/* one function, two probes: tell once per thread, user space detaches the second */
 		c->v[REC_DUPLICATE_CALLS]++;
 		if (!t->duplicate_told) {
 			struct rec_duplicate rec = {

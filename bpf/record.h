@@ -132,7 +132,7 @@ struct rec_fork {
 struct rec_duplicate {
 	u16 kind;
 	u16 reserved[3];
-	u64 cookie;       /* the newer probe's */
+	u64 cookie;       /* of the probe that fired second: no call has a frame of it */
 	u64 first_cookie; /* of the probe that stays */
 };
 

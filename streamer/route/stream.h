@@ -20,7 +20,7 @@ struct known;
 struct stream;
 
 /* Two probes turned out to sit on one function. Called in the reader thread. */
-typedef void (*stream_duplicate_fn)(void *ctx, unsigned newer_attach_id, unsigned first_attach_id);
+typedef void (*stream_duplicate_fn)(void *ctx, unsigned second_attach_id, unsigned first_attach_id);
 
 struct stream_options {
 	struct config *config;            /* kept until another one takes its place, or stream_free() */

@@ -24,7 +24,7 @@
 #define LOOK_MIN_NS 25000000ull /* between two looks at all threads of the host */
 
 struct duplicate {
-	unsigned newer, first;
+	unsigned second, first;
 };
 
 typedef void (*source_fn)(struct trace *trace, uint32_t index);
@@ -255,10 +255,10 @@ static void on_process_end(struct trace *trace, uint32_t index)
 }
 
 /* Runs in the reader thread. */
-void control_on_duplicate(void *ctx, unsigned newer, unsigned first)
+void control_on_duplicate(void *ctx, unsigned second, unsigned first)
 {
 	struct trace *trace = ctx;
-	struct duplicate duplicate = {newer, first};
+	struct duplicate duplicate = {second, first};
 
 	/* a full pipe has enough of them in it; the next one tells again */
 	if (write(trace->duplicate_fds[1], &duplicate, sizeof(duplicate)) < 0)
@@ -270,7 +270,7 @@ static void on_duplicates(struct trace *trace, uint32_t index)
 	struct duplicate duplicate;
 
 	while (read(trace->duplicate_fds[0], &duplicate, sizeof(duplicate)) == sizeof(duplicate))
-		targets_double(trace, duplicate.newer, duplicate.first);
+		targets_double(trace, duplicate.second, duplicate.first);
 }
 
 /* Nobody reads our output any more, or a sink is to end us: the probes go, a command runs on. */

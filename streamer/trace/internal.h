@@ -102,8 +102,9 @@ void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
 /** targets_find_probed - the file of that key, or whose probes a double has; NULL when there is
  * none */
 struct target *targets_find_probed(struct trace *trace, const struct shown_key *key);
-/** targets_double - one file got probes twice: the newer ones go */
-void targets_double(struct trace *trace, unsigned newer, unsigned first);
+/** targets_double - one file has probes twice: those that fire second go, for the calls under way are the
+ * others' */
+void targets_double(struct trace *trace, unsigned second, unsigned first);
 /** targets_release - the same, not waiting for it: no process maps the file any more */
 void targets_release(struct trace *trace, unsigned attach_id);
 /** targets_changes - files were written to: their probes are wrong from now on, and go */
@@ -152,7 +153,7 @@ void control_close(struct trace *trace);
 /** control_set_look - the look at calls that hang, by the configuration in effect; 0 or a negative errno */
 int control_set_look(struct trace *trace);
 /** control_on_duplicate - stream_duplicate_fn */
-void control_on_duplicate(void *ctx, unsigned newer, unsigned first);
+void control_on_duplicate(void *ctx, unsigned second, unsigned first);
 
 /* reload.c */
 

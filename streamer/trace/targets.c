@@ -475,18 +475,23 @@ void targets_release(struct trace *trace, unsigned attach_id)
 		capture_detach_later(trace->capture, attach_id);
 }
 
-void targets_double(struct trace *trace, unsigned newer, unsigned first)
+void targets_double(struct trace *trace, unsigned second, unsigned first)
 {
-	unsigned keep = newer < first ? newer : first, go = newer < first ? first : newer, i;
+	struct target *go, *keep;
+	unsigned i;
 
-	if (!keep || go > trace->ntargets)
+	if (!second || !first || second > trace->ntargets || first > trace->ntargets)
 		return;
-	trace->targets[go - 1].same_as = keep;
+	go = &trace->targets[second - 1];
+	keep = &trace->targets[first - 1];
+	if (go->gone || keep->gone) /* told by several threads; the next call tells what is left */
+		return;
+	go->same_as = first;
+	keep->pinned |= go->pinned;
 	for (i = 0; i < trace->ntargets; i++) /* the doubles of a double */
-		if (trace->targets[i].same_as == go)
-			trace->targets[i].same_as = keep;
-	trace->targets[keep - 1].pinned |= trace->targets[go - 1].pinned;
-	targets_detach(trace, go, "duplicate");
+		if (trace->targets[i].same_as == second)
+			trace->targets[i].same_as = first;
+	targets_detach(trace, second, "duplicate");
 }
 
 /* ---- another selection ---- */
