@@ -21,6 +21,7 @@
 #include "internal.h"
 
 #define ORPHANS_NS  100000000   /* between two looks whether children are left */
+#define SIGNALS     8           /* kinds of them, and one more */
 #define LOOK_MIN_NS 25000000ull /* between two looks at all threads of the host */
 
 struct duplicate {
@@ -148,31 +149,40 @@ static void on_quit(struct trace *trace, const struct signalfd_siginfo *info)
 		kill(launch_pid(trace->launch), SIGQUIT);
 }
 
+static void obey(struct trace *trace, const struct signalfd_siginfo *info)
+{
+	switch (info->ssi_signo) {
+	case SIGINT:
+	case SIGTERM:
+		on_stop_signal(trace, info);
+		break;
+	case SIGQUIT:
+		on_quit(trace, info);
+		break;
+	case SIGHUP:
+		fanout_reopen(stream_fanout(trace->stream));
+		reload_run(trace, "signal");
+		break;
+	case SIGUSR1:
+		fanout_rotate(stream_fanout(trace->stream));
+		break;
+	case SIGUSR2:
+		report_status(trace);
+		break;
+	}
+}
+
+/*
+ * What is pending now and no more: signals may come faster than they are obeyed, and held processes wait for
+ * their turn. All of it at once, because a HUP is always read before a TERM.
+ */
 static void on_signal(struct trace *trace, uint32_t index)
 {
-	struct signalfd_siginfo info;
+	struct signalfd_siginfo info[SIGNALS];
+	ssize_t n = read(trace->signal_fd, info, sizeof(info));
 
-	while (read(trace->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		switch (info.ssi_signo) {
-		case SIGINT:
-		case SIGTERM:
-			on_stop_signal(trace, &info);
-			break;
-		case SIGQUIT:
-			on_quit(trace, &info);
-			break;
-		case SIGHUP:
-			fanout_reopen(stream_fanout(trace->stream));
-			reload_run(trace, "signal");
-			break;
-		case SIGUSR1:
-			fanout_rotate(stream_fanout(trace->stream));
-			break;
-		case SIGUSR2:
-			report_status(trace);
-			break;
-		}
-	}
+	for (ssize_t i = 0; i < n / (ssize_t)sizeof(info[0]); i++)
+		obey(trace, &info[i]);
 }
 
 static void show_held_file(void *ctx, pid_t pid, int fd, const char *path)

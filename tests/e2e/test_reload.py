@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -499,3 +500,38 @@ def test_with_a_command(tmp_path, probes):
     finally:
         process.kill()
         process.wait()
+
+
+def test_signals_without_end(tmp_path):
+    """SIGHUP comes faster than it is obeyed: processes that are held for their libraries are not kept waiting, and a
+    stop is seen."""
+    out, path = tmp_path / "out.jsonl", tmp_path / "c.yaml"
+    slow = ", ".join(["'cudaArr*'"] * 4000)  # to read
+    write(path, f"families: [memory]\nexclude: [{slow}]\nsinks: {{out: {{type: file, path: {out}}}}}\n")
+    words = ["-c", path, "--", "sh", "-c",
+             f"echo ready >&2; read line; {tap.program('scenes')} several; touch done; exec sleep 1000"]
+    process = subprocess.Popen([str(tap.CUDATAP), *map(str, words)], stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=tap.environment(), text=True, cwd=tmp_path)
+    ending = threading.Event()
+
+    def storm():
+        while not ending.is_set():
+            process.send_signal(signal.SIGHUP)
+
+    sender = threading.Thread(target=storm)
+    try:
+        assert process.stderr.readline() == "ready\n"
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        sender.start()
+        begin = time.monotonic()
+        print("go", file=process.stdin, flush=True)
+        wait_until((tmp_path / "done").exists, "the command")
+        assert time.monotonic() - begin < 8, "it was let go for want of an answer"
+        process.terminate()  # the command's
+        process.wait(TIMEOUT)
+        assert any(event["type"] == "call" for event in read(out))
+    finally:
+        ending.set()
+        process.kill()
+        process.wait()
+        sender.join()
