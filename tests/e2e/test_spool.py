@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import select
 import signal
 import socket
@@ -85,14 +84,14 @@ class Feed:
     def counters(self):
         if not self.listens:
             # before it listens the signal would end it
-            status = pathlib.Path(f"/proc/{self.process.pid}/status")
-            daemon.wait_until(lambda: int(re.search(r"SigBlk:\s*(\w+)", status.read_text())[1], 16) >> 9 & 1,
-                              "the feed to listen")
+            daemon.wait_until(lambda: daemon.has_signalfd(self.process.pid), "the feed to listen")
             self.listens = True
         self.process.send_signal(signal.SIGUSR1)
         ready, _, _ = select.select([self.process.stdout], [], [], 10)
         assert ready, self.stderr
-        return self._read(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        assert line, f"the feed has ended: {self.process.wait(10)}; {self.stderr}"
+        return self._read(line)
 
     def wait(self, condition, what, timeout=30):
         daemon.wait_until(lambda: condition(self.counters()), what, timeout, lambda: self.stderr)
