@@ -336,6 +336,18 @@ const char *fanout_sink_name(struct fanout *fanout, size_t sink)
 	return name;
 }
 
+bool fanout_sink_is_removed(struct fanout *fanout, size_t sink)
+{
+	bool removed = true;
+
+	pthread_mutex_lock(&fanout->lock);
+	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++)
+		if (fanout->outlets[i].worker && fanout->outlets[i].account == sink)
+			removed = false;
+	pthread_mutex_unlock(&fanout->lock);
+	return removed;
+}
+
 void fanout_counters(struct fanout *fanout, size_t sink, struct sink_counters *ret_counters)
 {
 	struct sink_counters one;

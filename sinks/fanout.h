@@ -73,6 +73,8 @@ uint64_t fanout_format_sinks(const struct fanout *fanout, size_t format);
  * the other, is counted together. Functions that take a @sink mean an index into these. */
 size_t fanout_nsinks(struct fanout *fanout);
 const char *fanout_sink_name(struct fanout *fanout, size_t sink);
+/** fanout_sink_is_removed - no sink has that name now, nor ends */
+bool fanout_sink_is_removed(struct fanout *fanout, size_t sink);
 
 /**
  * fanout_reserve - room for one line

@@ -411,44 +411,6 @@ static int encode_sink_loss(void *ctx, const char *format, const struct sink_los
 	return len;
 }
 
-json_t *stream_sinks(const struct stream *stream)
-{
-	json_t *all = json_object(), *one, *dropped;
-	struct sink_counters c;
-	size_t i;
-	int r;
-
-	for (i = 0; i < fanout_nsinks(stream->fanout); i++) {
-		fanout_counters(stream->fanout, i, &c);
-		dropped = json_object();
-		for (r = 0; r < SINK_NREASONS; r++)
-			if (c.dropped[r])
-				json_object_set_new(dropped, sink_reason_names[r],
-						    json_integer(c.dropped[r]));
-		one = json_pack("{sI sI sI so sI sI sI sI sI sI}", "received", (json_int_t)c.received,
-				"recovered", (json_int_t)c.recovered, "delivered", (json_int_t)c.delivered,
-				"dropped", dropped, "unknown", (json_int_t)c.unknown, "filtered",
-				(json_int_t)c.filtered, "rate_limited", (json_int_t)c.rate_limited, "queued",
-				(json_int_t)c.queued, "in_flight", (json_int_t)c.in_flight, "spooled",
-				(json_int_t)c.spooled);
-		json_object_set_new(all, fanout_sink_name(stream->fanout, i), one);
-	}
-	return all;
-}
-
-uint64_t stream_sinks_lost(const struct stream *stream)
-{
-	struct sink_counters c;
-	uint64_t lost = 0;
-	size_t i;
-
-	for (i = 0; i < fanout_nsinks(stream->fanout); i++) {
-		fanout_counters(stream->fanout, i, &c);
-		lost += sink_counters_dropped(&c) + c.unknown;
-	}
-	return lost;
-}
-
 /* ---- life ---- */
 
 /* 12 letters and digits: 62 bits of chance, enough for every run there will be. */

@@ -112,7 +112,8 @@ int stream_finished_fd(const struct stream *stream);
  * as lost) */
 void stream_close(struct stream *stream, uint64_t deadline_ns);
 
-/** stream_sinks - the counters of every sink as a JSON object by name */
+/** stream_sinks - the counters of every sink as a JSON object by name (sinks.c); of more names than there can
+ * be sinks, those that have ended are one, "(removed)" */
 json_t *stream_sinks(const struct stream *stream);
 /** stream_sinks_lost - events that sinks dropped, over all of them */
 uint64_t stream_sinks_lost(const struct stream *stream);

@@ -252,6 +252,28 @@ def test_sinks(tmp_path):
         assert numbers(tmp_path / "b2.jsonl") == list(range(borders[3], borders[4] + 1))
 
 
+def test_sinks_of_many_names(tmp_path):
+    """More names over time than a line has room for: the stop event is there, and counts all."""
+    names = [[f"a-sink-with-a-name-of-some-length-{batch}-{i}" for i in range(20)] for batch in range(8)]
+    text = f"families: [memory]\n{ONE}"
+
+    def ended(batch):
+        return all('"sinks_removed"' in (tmp_path / f"{name}.jsonl").read_text() for name in batch)
+
+    with reloading(tmp_path, text) as run:
+        run.wait_started()
+        for before, batch in zip([[], *names], [*names, []]):
+            more = "".join(f"  {name}: {{type: file, path: DIR/{name}.jsonl}}\n" for name in batch)
+            assert run.reload(text + more)["status"] == "ok"
+            wait_until(lambda before=before: ended(before), "the last lines")
+        stop = run.end()
+        tap.check_line(stop)
+        assert stop["type"] == "stop"
+        tap.check_conservation(stop)
+        assert {"log", "out"} <= set(stop["sinks"])
+        assert sum(sink["received"] for name, sink in stop["sinks"].items() if name not in ("log", "out")) == 2 * 160
+
+
 def test_wrong(tmp_path):
     """A wrong file, one that is not there, a sink that cannot be opened: all stays, and it is said why."""
     text = f"families: [memory]\n{ONE}"
