@@ -345,7 +345,7 @@ def test_forbidden_topic(one, topic, tmp_path):
 def test_topic_that_is_not_there(one, tmp_path):
     """Lines wait, what does not fit is lost as rejected, and once the topic is there they arrive."""
     feed = Feed(tmp_path, one.addresses(), "made.later", "-n", 12000, "-r", 1000, "-d", 20, queue="{max_events: 1000}",
-                options="librdkafka: {topic.metadata.propagation.max.ms: 500}")
+                options="librdkafka: {topic.metadata.propagation.max.ms: 500, max.in.flight.requests.per.connection: 1}")
     feed.wait(lambda c: c["dropped"].get("rejected", 0) > 500, "rejected lines")
     one.create_topic("made.later", 4)
     feed.wait(lambda c: c["delivered"] > 500, "delivered lines")

@@ -354,7 +354,8 @@ def test_kafka_timeouts(place, broker):
 
 def test_kafka_topic_comes_later(place, broker):
     """A topic that is not there yet: lines wait for it."""
-    feed = Feed(place, to_kafka(broker, "later", "librdkafka: {topic.metadata.refresh.interval.ms: 500}"), "-n", 20000,
+    feed = Feed(place, to_kafka(broker, "later", "librdkafka: {topic.metadata.refresh.interval.ms: 500, "
+                                  "max.in.flight.requests.per.connection: 1}"), "-n", 20000,
                 "-w", "-r", 5000, "-d", 60)
     feed.wait(lambda c: c["received"] > 10000, "lines")
     counters = feed.counters()
