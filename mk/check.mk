@@ -82,7 +82,7 @@ test-programs: $(BUILD)/e2e/feed
 .PHONY: programs e2e receivers e2e-portable
 programs: all test-programs demo-program unit-programs $(VENV)/.made # all that the tests run
 
-# Without probes: the receivers' tests feed the sinks, others read tables and pages.
+# Without probes, or on programs of their own: the receivers, tables and pages.
 RECEIVERS = $(wildcard tests/test_*.py) $(patsubst %,tests/e2e/test_%.py,kafka syslog spool formats fake tailing)
 E2E = $(filter-out $(RECEIVERS),$(wildcard tests/e2e/test_*.py))
 e2e: programs ## end-to-end tests on real probes (as root)

@@ -304,7 +304,8 @@ def records(lines):
     found = collections.defaultdict(list)
     for line in lines:
         for outer, middle, inner in (("resourceSpans", "scopeSpans", "spans"), ("resourceLogs", "scopeLogs", "logRecords")):
-            for one in json.loads(line).get(outer, []):
+            # a double may be written without point and exponent; 64-bit integers are strings
+            for one in json.loads(line, parse_int=float).get(outer, []):
                 for scope in one[middle]:
                     for record in scope[inner]:
                         found[inner].append(without_empty((one["resource"], scope["scope"], record)))

@@ -68,14 +68,14 @@ class Feed:
     def counters(self):
         if not self.listens:
             # before it listens the signal would end it
-            status = pathlib.Path(f"/proc/{self.process.pid}/status")
-            daemon.wait_until(lambda: int(re.search(r"SigBlk:\s*(\w+)", status.read_text())[1], 16) >> 9 & 1,
-                              "the feed to listen")
+            daemon.wait_until(lambda: daemon.has_signalfd(self.process.pid), "the feed to listen")
             self.listens = True
         self.process.send_signal(signal.SIGUSR1)
         ready, _, _ = select.select([self.process.stdout], [], [], 10)
         assert ready, self.stderr
-        return self._read(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        assert line, f"the feed has ended: {self.process.wait(10)}; {self.stderr}"
+        return self._read(line)
 
     def wait(self, condition, what, timeout=30):
         daemon.wait_until(lambda: condition(self.counters()), what, timeout, lambda: self.stderr)
@@ -108,6 +108,7 @@ class Arrived:
         places = collections.defaultdict(list)
         for partition, offset in where:
             places[partition].append(offset)
+        self.ends = {partition: (offsets[0], offsets[-1], len(offsets)) for partition, offsets in places.items()}
         for partition, offsets in places.items():
             # without transactions nothing but messages takes offsets
             assert offsets == list(range(len(offsets))), f"kcat left out lines of partition {partition}: {offsets[:10]}"
@@ -140,7 +141,8 @@ class Arrived:
     def check_counters(self, counters):
         """What was delivered is there, once; what was dropped is not; what is unknown may be."""
         assert not [seq for seq, n in self.seqs.items() if n > 1]
-        assert counters["delivered"] <= len(self.seqs) <= counters["delivered"] + counters["unknown"], counters
+        assert counters["delivered"] <= len(self.seqs) <= counters["delivered"] + counters["unknown"], \
+            (counters, self.ends)
         self.check_order()
 
 
@@ -343,7 +345,7 @@ def test_forbidden_topic(one, topic, tmp_path):
 def test_topic_that_is_not_there(one, tmp_path):
     """Lines wait, what does not fit is lost as rejected, and once the topic is there they arrive."""
     feed = Feed(tmp_path, one.addresses(), "made.later", "-n", 12000, "-r", 1000, "-d", 20, queue="{max_events: 1000}",
-                options="librdkafka: {topic.metadata.propagation.max.ms: 500}")
+                options="librdkafka: {topic.metadata.propagation.max.ms: 500, max.in.flight.requests.per.connection: 1}")
     feed.wait(lambda c: c["dropped"].get("rejected", 0) > 500, "rejected lines")
     one.create_topic("made.later", 4)
     feed.wait(lambda c: c["delivered"] > 500, "delivered lines")

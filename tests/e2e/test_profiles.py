@@ -174,7 +174,7 @@ def shown(name, tmp_path):
     text = PAGE[PAGE.index(f"`{name}`:\n"):]
     _, content, rest = text.split("```", 2)
     path = tmp_path / name
-    path.write_text(content.removeprefix("yaml\n"))
+    path.write_text(content.partition("\n")[2])
     return path, rest
 
 

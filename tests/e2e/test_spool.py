@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import select
 import signal
 import socket
@@ -85,14 +84,14 @@ class Feed:
     def counters(self):
         if not self.listens:
             # before it listens the signal would end it
-            status = pathlib.Path(f"/proc/{self.process.pid}/status")
-            daemon.wait_until(lambda: int(re.search(r"SigBlk:\s*(\w+)", status.read_text())[1], 16) >> 9 & 1,
-                              "the feed to listen")
+            daemon.wait_until(lambda: daemon.has_signalfd(self.process.pid), "the feed to listen")
             self.listens = True
         self.process.send_signal(signal.SIGUSR1)
         ready, _, _ = select.select([self.process.stdout], [], [], 10)
         assert ready, self.stderr
-        return self._read(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        assert line, f"the feed has ended: {self.process.wait(10)}; {self.stderr}"
+        return self._read(line)
 
     def wait(self, condition, what, timeout=30):
         daemon.wait_until(lambda: condition(self.counters()), what, timeout, lambda: self.stderr)
@@ -355,7 +354,8 @@ def test_kafka_timeouts(place, broker):
 
 def test_kafka_topic_comes_later(place, broker):
     """A topic that is not there yet: lines wait for it."""
-    feed = Feed(place, to_kafka(broker, "later", "librdkafka: {topic.metadata.refresh.interval.ms: 500}"), "-n", 20000,
+    feed = Feed(place, to_kafka(broker, "later", "librdkafka: {topic.metadata.refresh.interval.ms: 500, "
+                                  "max.in.flight.requests.per.connection: 1}"), "-n", 20000,
                 "-w", "-r", 5000, "-d", 60)
     feed.wait(lambda c: c["received"] > 10000, "lines")
     counters = feed.counters()

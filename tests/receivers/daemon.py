@@ -59,6 +59,14 @@ def wait_until(condition, what, timeout=20, details=lambda: ""):
         time.sleep(0.02)
 
 
+def has_signalfd(pid):
+    """Whether a program is past the place from where on a signal is a question and not its end. (That it blocks
+    signals says nothing: libraries do so for a moment, and so does who starts it.)"""
+    with contextlib.suppress(OSError):
+        return any("sigmask:" in path.read_text() for path in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir())
+    return False
+
+
 def _bound(table, port, state):
     """Is an IPv4 or IPv6 port bound (udp: state 07) or listened on (tcp: 0A)?"""
     for name in (table, table + "6"):

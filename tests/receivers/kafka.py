@@ -19,6 +19,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -249,7 +250,19 @@ class Group:
         code, = struct.unpack(">h", answer[at:at + 2])
         if code:
             raise RuntimeError(f"CreateTopics {name}: error {code}: {answer[at + 2:]!r}")
+        self._wait_for_leaders(name)
         return name
+
+    def _wait_for_leaders(self, name):
+        """A producer that is quicker than the brokers' own news of the topic loses the first batch of a partition
+        with a positive report (KAFKA-15591). Who can read it to its end has met all its leaders."""
+        end = time.monotonic() + START_TIMEOUT
+        while True:
+            with contextlib.suppress(RuntimeError):
+                return self.read(name)
+            if time.monotonic() > end:
+                raise RuntimeError(f"{name} has no leaders")
+            time.sleep(0.05)
 
     def deny(self, user, topic):
         """The user may not write to the topic."""
