@@ -189,16 +189,29 @@ bool capture_is_probed(const struct capture *capture, unsigned attach_id, unsign
 	return false;
 }
 
+/* Whoever waits for it needs the probes gone: classic ones are closed here, too, one after the other. */
 unsigned capture_detach(struct capture *capture, unsigned attach_id)
 {
-	size_t n = sort_out(capture, is_of, attach_id), i;
+	size_t n = sort_out(capture, is_of, attach_id);
 	struct closing closing = {0};
 	unsigned functions = 0;
 
-	for (i = capture->nsets - n; i < capture->nsets; i++)
-		functions += capture->sets[i].functions;
 	closing_init(&closing);
-	close_last_sets(capture, n, &closing);
+	for (; n; n--) {
+		struct probe_set *set = &capture->sets[--capture->nsets];
+
+		functions += set->functions;
+		if (capture->method != CAPTURE_CLASSIC) {
+			closing_add(&closing, set);
+			continue;
+		}
+		while (set->nfds) {
+			close(set->fds[--set->nfds]);
+			if (capture->progress)
+				capture->progress(capture->progress_ctx);
+		}
+		probe_set_close(set);
+	}
 	closing_wait(&closing);
 	return functions;
 }

@@ -442,14 +442,16 @@ static void post_detach(struct trace *trace, unsigned id, unsigned functions, co
 			      "reason", reason));
 }
 
-/* A file loses its probes for good; false when it has lost them before. */
-static bool take_off(struct trace *trace, unsigned attach_id, const char *reason)
+static bool is_there(const struct trace *trace, unsigned attach_id)
 {
-	struct target *target;
+	return attach_id && attach_id <= trace->ntargets && !trace->targets[attach_id - 1].gone;
+}
 
-	if (!attach_id || attach_id > trace->ntargets || trace->targets[attach_id - 1].gone)
-		return false;
-	target = &trace->targets[attach_id - 1];
+/* A file has lost its probes for good. */
+static void forget(struct trace *trace, unsigned attach_id, const char *reason)
+{
+	struct target *target = &trace->targets[attach_id - 1];
+
 	target->gone = true;
 	if (target->change >= 0)
 		inotify_rm_watch(trace->changes_fd, target->change);
@@ -460,19 +462,23 @@ static bool take_off(struct trace *trace, unsigned attach_id, const char *reason
 	if (target->functions)
 		post_detach(trace, attach_id, target->functions, reason);
 	target->functions = 0;
-	return true;
 }
 
+/* The event tells that they are gone, not that they are going. */
 void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
 {
-	if (take_off(trace, attach_id, reason))
-		capture_detach(trace->capture, attach_id);
+	if (!is_there(trace, attach_id))
+		return;
+	capture_detach(trace->capture, attach_id);
+	forget(trace, attach_id, reason);
 }
 
 void targets_release(struct trace *trace, unsigned attach_id)
 {
-	if (take_off(trace, attach_id, "unmapped"))
-		capture_detach_later(trace->capture, attach_id);
+	if (!is_there(trace, attach_id))
+		return;
+	capture_detach_later(trace->capture, attach_id);
+	forget(trace, attach_id, "unmapped");
 }
 
 void targets_double(struct trace *trace, unsigned second, unsigned first)
