@@ -279,6 +279,10 @@ static int begin(struct trace *trace)
 		code = select_processes(trace);
 	if (!code)
 		code = start_events(trace);
+	/* without a command to hold, whoever calls after an attach event is recorded: others are still looked
+	 * for */
+	if (!code && !trace->launch)
+		capture_record(trace->capture, true);
 	if (!code)
 		code = find_targets(trace);
 	if (code)
