@@ -1,0 +1,117 @@
+/* A thread's current device, followed through the calls that change it. */
+#ifndef CUDATAP_DEVICE_H
+#define CUDATAP_DEVICE_H
+
+static __always_inline void context_key(struct context_key *key, u64 context)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	key->context = context;
+	key->mm = (u64)BPF_CORE_READ(task, mm);
+	key->process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+}
+
+static __always_inline void context_known(u64 context, u32 device)
+{
+	struct context_key key;
+
+	context_key(&key, context);
+	bpf_map_update_elem(&contexts, &key, &device, BPF_ANY);
+}
+
+/* Inside of a call of the runtime an unknown context says nothing: the runtime makes its own device's
+ * current. */
+static __always_inline void context_current(struct thread_state *t, u64 context, bool inside)
+{
+	struct context_key key;
+	u32 *device;
+
+	context_key(&key, context);
+	device = bpf_map_lookup_elem(&contexts, &key);
+	if (device)
+		t->device = *device;
+	else if (!inside)
+		t->device = REC_DEVICE_UNKNOWN;
+	t->context = context;
+}
+
+static __always_inline void context_push(struct thread_state *t, u64 context, bool inside)
+{
+	u32 n = t->npushed++;
+
+	if (n < MAX_PUSHED) {
+		t->pushed[n].context = t->context;
+		t->pushed[n].device = t->device;
+	}
+	context_current(t, context, inside);
+}
+
+static __always_inline void context_pop(struct thread_state *t)
+{
+	u32 n = t->npushed;
+
+	t->context = 0;
+	t->device = REC_DEVICE_UNKNOWN;
+	if (!n)
+		return;
+	t->npushed = --n;
+	if (n < MAX_PUSHED) {
+		t->device = t->pushed[n].device;
+		context_current(t, t->pushed[n].context, true);
+	}
+}
+
+/* What the call that has just left the frame at this depth did to its thread's device. */
+__noinline int follow(struct thread_state *t, u32 depth, u32 row)
+{
+	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
+	struct frame *f;
+	u64 arg, out = 0;
+	bool inside;
+	u32 device;
+
+	if (!t)
+		return 0;
+	f = frame_at(t, depth);
+	inside = f->rec.depth;
+	arg = word(f, desc->follow_arg);
+	device = (u32)word(f, desc->follow_arg2) + 1;
+	switch (desc->follow) {
+	case REC_FOLLOW_DEVICE:
+		t->device = (u32)arg + 1;
+		break;
+	case REC_FOLLOW_DEVICE_OUT:
+		if (!bpf_probe_read_user(&out, 4, (void *)arg))
+			t->device = (u32)out + 1;
+		break;
+	case REC_FOLLOW_UNKNOWN:
+		t->device = REC_DEVICE_UNKNOWN;
+		break;
+	case REC_FOLLOW_RETAIN:
+	case REC_FOLLOW_CREATE:
+		if (bpf_probe_read_user(&out, 8, (void *)arg))
+			break;
+		context_known(out, device);
+		if (desc->follow == REC_FOLLOW_CREATE)
+			context_push(t, out, inside);
+		else if (out == t->context) /* the runtime makes it current first */
+			t->device = device;
+		break;
+	case REC_FOLLOW_SET:
+		context_current(t, arg, inside);
+		break;
+	case REC_FOLLOW_PUSH:
+		context_push(t, arg, inside);
+		break;
+	case REC_FOLLOW_DESTROY:
+		if (arg != t->context)
+			break;
+		/* fall through */
+	case REC_FOLLOW_POP:
+		context_pop(t);
+		break;
+	}
+	return 0;
+}
+
+#endif
