@@ -341,11 +341,15 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest without_root[] = {cmocka_unit_test(test_needs_root)};
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed_while_holding), cmocka_unit_test(test_killed_at_any_moment),
-		cmocka_unit_test(test_descendants_outlive),  cmocka_unit_test(test_watchdog_keeps_nothing),
-		cmocka_unit_test(test_hung_tracer),          cmocka_unit_test(test_slow_callback),
-		cmocka_unit_test(test_hung_tracer),          cmocka_unit_test(test_slow_but_getting_on),
-		cmocka_unit_test(test_killed_while_held),    cmocka_unit_test(test_pid_one),
+		cmocka_unit_test(test_killed_while_holding),
+		cmocka_unit_test(test_killed_at_any_moment),
+		cmocka_unit_test(test_descendants_outlive),
+		cmocka_unit_test(test_watchdog_keeps_nothing),
+		cmocka_unit_test(test_hung_tracer),
+		cmocka_unit_test(test_slow_callback),
+		cmocka_unit_test(test_slow_but_getting_on),
+		cmocka_unit_test(test_killed_while_held),
+		cmocka_unit_test(test_pid_one),
 		cmocka_unit_test(test_text_of_maps),
 	};
 
