@@ -213,8 +213,9 @@ static void apply(struct reload *reload, struct stream_change *change)
 	control_set_look(trace);
 	retire_later(trace, RETIRE_NS);
 	if (!trace->cli->quiet)
-		log_msg("the configuration has changed: %zu keys; %u functions attached, %u detached",
-			reload->changes.n, reload->difference.attached, reload->difference.detached);
+		log_msg("the configuration has changed: %zu key%s; %u functions attached, %u detached",
+			reload->changes.n, reload->changes.n == 1 ? "" : "s", reload->difference.attached,
+			reload->difference.detached);
 }
 
 void reload_run(struct trace *trace, const char *reason)
