@@ -16,14 +16,18 @@ GENERATED = {"__cudaRegisterFatBinary": 1, "__cudaRegisterFatBinaryEnd": 1, "__c
 TIMES = 25
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    """shared, static and stripped, built once."""
+def fetch_nvcc():
     if not shutil.which("g++"):
         pytest.skip("nvcc needs a g++")
     fetched = subprocess.run([tap.ROOT / "tools/fetch-nvcc.sh"], capture_output=True, text=True, check=False)
     if fetched.returncode:
         pytest.skip(f"nvcc cannot be fetched: {fetched.stderr.strip()[-200:]}")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """shared, static and stripped, built once."""
+    fetch_nvcc()
     there = tmp_path_factory.mktemp("nvcc")
     for kind in ("shared", "static"):
         subprocess.run([NVCC / "bin/nvcc", "-cudart", kind, "-arch=sm_90", "-o", there / kind,

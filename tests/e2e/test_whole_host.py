@@ -2,24 +2,19 @@
 failing, each seen; containers, layers, libraries loaded late."""
 
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
 import tap
-from test_nvcc import NVCC
+from test_nvcc import NVCC, fetch_nvcc
 
 GPU = tap.ROOT / "tests/gpu"
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    if not shutil.which("g++"):
-        pytest.skip("nvcc needs a g++")
-    fetched = subprocess.run([tap.ROOT / "tools/fetch-nvcc.sh"], capture_output=True, text=True, check=False)
-    if fetched.returncode:
-        pytest.skip(f"nvcc cannot be fetched: {fetched.stderr.strip()[-200:]}")
+    fetch_nvcc()
     there = tmp_path_factory.mktemp("host")
     pic = ["-shared", "-Xcompiler", "-fPIC"]
     for name, words in (("calls-shared", ["-cudart", "shared"]), ("calls-static", ["-cudart", "static"]),
