@@ -77,8 +77,8 @@ struct find_file {
 
 /**
  * find_open - open a candidate: /proc/PID/map_files first (deleted files and
- * other mount namespaces work), then /proc/PID/root/PATH checked by dev and
- * inode, then PATH. Returns a descriptor (O_CLOEXEC) or a negative errno.
+ * other mount namespaces work), then PATH below /proc/PID/root, checked by dev
+ * and inode, then PATH. Returns a descriptor (O_CLOEXEC) or a negative errno.
  */
 int find_open(const struct find_file *file);
 

@@ -161,14 +161,14 @@ def test_stopped_and_continued(tmp_path, counts):
 
 
 IMAGE = """
-mount -t tmpfs none "$1" && mkdir "$1/image" "$1/upper" "$1/work" "$1/root" && cp "$2" "$1/image/libcudart.so.13" &&
-mount -t overlay overlay -o "lowerdir=$1/image,upperdir=$1/upper,workdir=$1/work" "$1/root" && exec "$3" -c "$4" "$1"
+mount -t tmpfs none "$1" && mkdir "$1/image" "$1/upper" "$1/work" "$1/merged" && cp "$2" "$1/image/libcudart.so.13" &&
+mount -t overlay overlay -o "lowerdir=$1/image,upperdir=$1/upper,workdir=$1/work" "$1/merged" && exec "$3" -c "$4" "$1"
 """
 INSIDE = """
 import ctypes, shutil, subprocess, sys, time
-cuda = ctypes.CDLL(sys.argv[1] + "/root/libcudart.so.13")
+cuda = ctypes.CDLL(sys.argv[1] + "/merged/libcudart.so.13")
 shutil.rmtree(sys.argv[1] + "/image")
-subprocess.run(["umount", "-l", sys.argv[1] + "/root"], check=True)
+subprocess.run(["umount", "-l", sys.argv[1] + "/merged"], check=True)
 print("ready", flush=True)
 while True:
     cuda.cudaMemset(None, 1, ctypes.c_size_t(1))

@@ -50,8 +50,8 @@ static void exec_ways(const char *name, int calls)
 				   "+x s1 s2 && ./s1 && ./s2",
 				   program, rig_dir, rig_dir, rig_dir),
 			 2 * calls);
-	assert_int_equal(rig_count("mkdir -p %s/root/bin && cp -p %s %s/root/bin/real && ln -sf /bin/real "
-				   "%s/root/bin/link && chroot %s/root /bin/link",
+	assert_int_equal(rig_count("mkdir -p %s/top/bin && cp -p %s %s/top/bin/real && ln -sf /bin/real "
+				   "%s/top/bin/link && chroot %s/top /bin/link",
 				   rig_dir, program, rig_dir, rig_dir, rig_dir),
 			 calls);
 }
