@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../log.h"
@@ -142,16 +141,12 @@ static json_t *calls_object(const struct trace *trace, const struct capture_coun
 
 json_t *report_stop(const struct trace *trace, const struct capture_counters *counters)
 {
-	struct timespec ts;
-	json_t *body;
+	json_t *body = json_pack("{ss}", "reason", trace->stop_reason ? trace->stop_reason : "failed");
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	body = json_pack("{ss}", "reason", trace->stop_reason ? trace->stop_reason : "failed");
 	if (trace->cli->command)
 		json_object_set_new(body, "exit_code", json_integer(trace->exit_code));
-	json_object_set_new(
-		body, "duration_ns",
-		json_integer(ts.tv_sec * 1000000000ll + ts.tv_nsec - (json_int_t)trace->start_ns));
+	json_object_set_new(body, "duration_ns",
+			    json_integer((json_int_t)(control_now_ns() - trace->start_ns)));
 	json_object_set_new(body, "calls", calls_object(trace, counters, trace->open_calls));
 	json_object_set_new(body, "sinks", stream_sinks(trace->stream));
 	return body;
@@ -161,16 +156,13 @@ void report_status(struct trace *trace)
 {
 	struct capture_counters counters;
 	uint64_t open;
-	struct timespec ts;
 	json_t *status;
 	char *text;
 
 	open = report_count(trace, &counters);
-	clock_gettime(CLOCK_MONOTONIC, &ts);
 	status = json_pack("{ss ss sI so so}", "type", "status", "version", CUDATAP_VERSION, "duration_ns",
-			   (json_int_t)(ts.tv_sec * 1000000000ll + ts.tv_nsec) - (json_int_t)trace->start_ns,
-			   "calls", calls_object(trace, &counters, open), "sinks",
-			   stream_sinks(trace->stream));
+			   (json_int_t)(control_now_ns() - trace->start_ns), "calls",
+			   calls_object(trace, &counters, open), "sinks", stream_sinks(trace->stream));
 	text = json_dumps(status, JSON_COMPACT);
 	json_decref(status);
 	if (text) {
