@@ -164,6 +164,7 @@ $(BUILD)/bench/%: tests/bench/%.c $(LIB)
 
 # Programs that want arguments.
 BENCH_ARGS_bench_call = $(BUILD)/fake/libcudart.so cudaMalloc $(BUILD)/bpf/rivals.bpf.o
+BENCH_ARGS_bench_mapping = $(BUILD)/fake/libcudart.so
 BENCH_ARGS_bench_start = $(BUILD)/fake/libcudart.so $(BUILD)/cudatap $(BUILD)/fake/demo
 
 # Receivers that run around them.
