@@ -40,6 +40,7 @@ typedef u8 bool;
 struct rec_shared shared;
 
 #include "arch.h"
+#include "bound.h"
 #include "kernel.h"
 #include "identity.h"
 #include "selection.h"
@@ -55,6 +56,15 @@ char LICENSE[] SEC("license") = "GPL";
 #include "calls.h"
 
 /* ---- the pairs ---- */
+
+/*
+ * Which end of the call is it? At entry the program counter is at the function, on return behind the call
+ * instruction. The kernel's own answer, bpf_session_is_return(), has another signature since Linux 7.0.
+ */
+static __always_inline bool is_return(struct regs *ctx)
+{
+	return REGS_IP(ctx) != bpf_get_func_ip(ctx);
+}
 
 #define PAIR(suffix, sleepable)                                                   \
 	SEC("uprobe/entry" #suffix)                                               \
@@ -72,7 +82,7 @@ char LICENSE[] SEC("license") = "GPL";
 	SEC("uprobe/session" #suffix)                                             \
 	int on_session##suffix(struct regs *ctx)                                  \
 	{                                                                         \
-		if (bpf_session_is_return()) {                                    \
+		if (is_return(ctx)) {                                             \
 			leave(ctx, sleepable);                                    \
 			return 0;                                                 \
 		}                                                                 \

@@ -135,11 +135,9 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
-extern bool bpf_session_is_return(void) __ksym __weak;
-
 static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
 {
-	return &t->frames[i & (REC_MAX_DEPTH - 1)];
+	return &t->frames[INDEX(i, REC_MAX_DEPTH)];
 }
 
 static __always_inline struct counters *my_counters(void)
