@@ -104,7 +104,7 @@ static __always_inline bool read_op(struct frame *f, const struct rec_op *op, u6
  */
 static __always_inline int read_ops(struct frame *f, u32 row, u32 first, u32 end, u64 ret, bool sleepable)
 {
-	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
+	const struct rec_desc *desc = &shared.desc[INDEX(row, REC_MAX_ROWS)];
 	int failed = 0;
 	u32 i;
 
