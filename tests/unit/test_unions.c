@@ -394,6 +394,24 @@ static void every_union(void **state)
 		}
 }
 
+/* The whole structure is read at entry, wherever the ABI passes its address. */
+static void read_on_every_machine(void **state)
+{
+	for (unsigned abi = 0; abi < TABLE_NABIS; abi++)
+		for (size_t i = 0; i < NFUNCTIONS; i++) {
+			const struct table_row *row = &table_rows[function_row(i)];
+			unsigned found = 0;
+			struct plan plan;
+
+			plan_make(function_row(i), abi, &plan);
+			for (unsigned op = 0; op < plan.desc.nentry; op++)
+				found += plan.desc.ops[op].size == sizeof(struct node) &&
+					 !strcmp(table_params[row->param + plan.op_param[op]].name,
+						 "nodeParams");
+			assert_int_equal(found, 1);
+		}
+}
+
 /* A node's bytes are moved when the graph runs, if ever: a process has not moved them by adding it. */
 static void payloads_do_not_count_as_moved(void **state)
 {
@@ -442,6 +460,7 @@ int main(void)
 		cmocka_unit_test(fills),
 		cmocka_unit_test(memory),
 		cmocka_unit_test(every_union),
+		cmocka_unit_test(read_on_every_machine),
 		cmocka_unit_test(payloads_do_not_count_as_moved),
 	};
 
