@@ -462,6 +462,40 @@ def test_symbolic_link(tmp_path):
         assert running.process.wait(TIMEOUT) == 0
 
 
+def told(run, what):
+    return run.stderr().count(what), sum(what in event.get("errors", ()) for event in run.events.look())
+
+
+@pytest.mark.parametrize("broken", ["included", "first of two", "newly included", "missing"])
+def test_mistake_is_told_once(tmp_path, broken):
+    """A mistake, in whatever file, which changes also what is to be watched: one message and one event per change."""
+    (tmp_path / "conf.d").mkdir()
+    head = f"reload: on_change\n{ONE}"
+    for name in ("a", "b"):
+        write(tmp_path / f"conf.d/{name}.yaml", f"fields: {{static: {{{name}: one}}}}\n")
+    with reloading(tmp_path, f"include_files: [conf.d/a.yaml, conf.d/b.yaml]\n{head}") as run:
+        run.wait_started()
+
+        def break_it():
+            if broken == "newly included":
+                write(tmp_path / "new.yaml", "fields: {static: [}\n")
+                run.write(f"include_files: [conf.d/a.yaml, conf.d/b.yaml, new.yaml]\n{head}")
+            elif broken == "missing":
+                run.write(f"include_files: [conf.d/a.yaml, conf.d/b.yaml, new.yaml]\n{head}")
+            else:
+                write(tmp_path / f"conf.d/{'a' if broken == 'first of two' else 'b'}.yaml", "fields: {static: [}\n")
+
+        for n in (1, 2):  # who saves the same mistake again is told again
+            break_it()
+            event = run.next_event()
+            assert event["status"] == "error"
+            time.sleep(0.5)  # five times as long as files have to be quiet
+            assert told(run, event["errors"][0]) == (n, n), run.stderr()
+        run.write(ONE)
+        assert run.next_event()["status"] == "ok"
+        run.end()
+
+
 def test_call_under_way(tmp_path):
     """A call that began before its function was deselected is told when it returns, and its probe waits for it."""
     text = f"families: [memory, sync]\n{ONE}"
