@@ -252,7 +252,7 @@ static bool make_one(struct call *call, const struct table_key *key)
 		return value <= TABLE_P2P;
 	case TABLE_KEY_DEVICE:
 		keys->device = (int32_t)value;
-		return true;
+		return keys->device >= 0; /* cudaCpuDeviceId, cudaInvalidDeviceId and the like name none */
 	case TABLE_KEY_STREAM:
 		keys->stream =
 			!value && call->row->flags & TABLE_PER_THREAD_STREAM ? PER_THREAD_STREAM : value;

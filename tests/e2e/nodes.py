@@ -63,7 +63,7 @@ BATCH = [("count", "s"), ("dsts", "p"), ("srcs", "p"), ("sizes", "p"), ("attrs",
          ("numAttrs", "s")]
 SEMAPHORES = [("extSemArray", "p"), ("paramsArray", "p"), ("numExtSems", "u")]
 POOL = [("allocType", (1, "cudaMemAllocationTypePinned")), ("handleTypes", (1, "cudaMemHandleTypePosixFileDescriptor")),
-        ("location", [("type", (1, "cudaMemLocationTypeDevice")), ("id", "i")]), ("win32SecurityAttributes", "p"),
+        ("location", [("type", (1, "cudaMemLocationTypeDevice")), ("id", "u")]), ("win32SecurityAttributes", "p"),
         ("maxSize", "s"), ("usage", "h"), ("reserved", 54)]
 KERNEL = [("func", "p"), ("gridDim", "3"), ("blockDim", "3"), ("sharedMemBytes", "u"), ("kernelParams", "p"),
           ("extra", "p")]
@@ -109,7 +109,7 @@ def memcpy_place(side):
 
 
 DRIVER_POOL = [("allocType", (2, "CU_MEM_ALLOCATION_TYPE_MANAGED")), ("handleTypes", (8, "CU_MEM_HANDLE_TYPE_FABRIC")),
-               ("location", [("type", (1, "CU_MEM_LOCATION_TYPE_DEVICE")), ("id", "i")]),
+               ("location", [("type", (1, "CU_MEM_LOCATION_TYPE_DEVICE")), ("id", "u")]),
                ("win32SecurityAttributes", "p"), ("maxSize", "s"), ("usage", "h"), ("gpuDirectRDMACapable", "b"),
                ("reserved", 53)]
 DRIVER = {

@@ -1,5 +1,7 @@
 """Graphs: what is seen of their nodes, of capturing them, of launching them."""
 
+import sys
+
 import nodes
 import pytest
 import tap
@@ -67,3 +69,55 @@ def test_classic_probes(tmp_path):
     config = tap.config(tmp_path, "families: []\ninclude: [cudaGraphAddNode]\n")
     run = tap.trace(tmp_path, "sh", "-c", command, options=["-c", config, "--probes=classic"])
     assert [call["args"]["nodeParams"] for call in run.calls] == [shown]
+
+
+CAPTURE = """
+import ctypes, sys
+cuda = ctypes.CDLL(sys.argv[1])
+class Dim3(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint) for name in "xyz"]
+getattr(cuda, "__cudaRegisterFatBinary").restype = ctypes.c_void_p
+kernel, stream, graph, executable = (ctypes.c_void_p(n) for n in (0x4000, 0, 0, 0))
+module = ctypes.c_void_p(getattr(cuda, "__cudaRegisterFatBinary")(kernel))
+getattr(cuda, "__cudaRegisterFunction")(module, kernel, kernel, b"_Z4workv", -1, None, None, None, None, None)
+cuda.cudaStreamCreate(ctypes.byref(stream))
+cuda.cudaStreamBeginCapture(stream, 0)
+for n in (1, 2, 3):
+    cuda.cudaLaunchKernel(kernel, Dim3(n, 1, 1), Dim3(32, 1, 1), None, ctypes.c_size_t(0), stream)
+cuda.cudaMemcpyAsync(ctypes.c_void_p(0x1000), ctypes.c_void_p(0x2000), ctypes.c_size_t(4096), 1, stream)
+cuda.cudaStreamEndCapture(stream, ctypes.byref(graph))
+cuda.cudaGraphInstantiate(ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+for _ in range(5):
+    cuda.cudaGraphLaunch(executable, stream)
+"""
+
+
+@pytest.mark.parametrize("nested", ["0", "1"])
+def test_capture_and_launch(tmp_path, nested):
+    """As docs/event-schema.md says under Graphs: captured calls are calls, a launch of a graph is one."""
+    (tmp_path / "capture.py").write_text(CAPTURE)
+    run = tap.trace(tmp_path, sys.executable, tmp_path / "capture.py", tap.FAKE / "libcudart.so.13",
+                    env={"FAKE_CUDA_NESTED": nested})
+    assert run.code == 0, run.stderr
+    assert [call["func"] for call in run.calls if call["family"] not in ("module", "other")] == [
+        "cudaStreamCreate", "cudaStreamBeginCapture", *["cudaLaunchKernel"] * 3, "cudaMemcpyAsync",
+        "cudaStreamEndCapture", "cudaGraphInstantiate", *["cudaGraphLaunch"] * 5]
+    launches = [call for call in run.calls if call["family"] == "launch"]
+    assert [(call["kernel"], call["grid"]) for call in launches] == [("work()", [n, 1, 1]) for n in (1, 2, 3)]
+    begin, end = run.named("cudaStreamBeginCapture")[0], run.named("cudaStreamEndCapture")[0]
+    captured = [call for call in run.calls if begin["seq"] < call["seq"] < end["seq"]]
+    assert len(captured) == 4 and {call["stream"] for call in (begin, end, *captured)} == {begin["stream"]}
+    made = run.named("cudaGraphInstantiate")[0]
+    assert made["args"]["graph"] == end["out"]["pGraph"]
+    for call in run.named("cudaGraphLaunch"):
+        assert call["args"]["graphExec"] == made["out"]["pGraphExec"] and call["stream"] == begin["stream"]
+        assert not {"kernel", "kernel_handle", "grid", "bytes"} & call.keys()
+    assert [event["total"]["bytes"] for event in run.of("process") if event["phase"] == "exit"] == [{"h2d": 4096}]
+
+
+def test_nodes_move_nothing(tmp_path):
+    """The bytes of a node are not those that a process has moved."""
+    data, _ = nodes.node((1, "CU_GRAPH_NODE_TYPE_MEMCPY"), nodes.DRIVER[(1, "CU_GRAPH_NODE_TYPE_MEMCPY")])
+    run = trace_nodes(tmp_path, "libcuda.so.1", [("cuGraphAddNode", 4, data.hex())] * 3)
+    assert [call["direction"] for call in run.calls] == ["h2d"] * 3 and all(call["bytes"] for call in run.calls)
+    assert [event["total"]["bytes"] for event in run.of("process") if event["phase"] == "exit"] == [{}]
