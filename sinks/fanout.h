@@ -19,8 +19,10 @@
 #include "forms.h"
 #include "sink.h"
 
-#define FANOUT_MAX_SINKS FORMS_MAX_SINKS /* a set of sinks is a bit mask: bit i = sink i of fanout_open() */
-#define FANOUT_MAX_LINE  20480u          /* = ENCODE_MAX_LINE; no line is longer */
+#define FANOUT_MAX_SINKS \
+	FORMS_MAX_SINKS /* a set of sinks is a bit mask: bit i = sink i of the present list */
+#define FANOUT_MAX_ALIVE (4 * FANOUT_MAX_SINKS) /* with those that still write what they have */
+#define FANOUT_MAX_LINE  20480u                 /* = ENCODE_MAX_LINE; no line is longer */
 #define FANOUT_ALL       UINT64_MAX
 
 struct fanout;
@@ -102,6 +104,18 @@ void fanout_withhold(struct fanout *fanout, uint64_t sinks, enum fanout_withhold
 /** fanout_lost - one event could not be made into a line for these sinks */
 void fanout_lost(struct fanout *fanout, uint64_t sinks, enum sink_reason reason, uint64_t seq);
 
+/* Where a sink with when_full: block has no room, the reader ... */
+enum fanout_patience {
+	FANOUT_WAITS,   /* up to its block_timeout */
+	FANOUT_EXCEEDS, /* goes beyond the queue's limits, unless the sink has kept it waiting in vain before
+			 */
+	FANOUT_LOSES,   /* loses the lines, as others do */
+};
+
+/** fanout_set_patience - [any] from now on; who waits at the moment is woken. FANOUT_WAITS at the beginning.
+ * FANOUT_EXCEEDS is for who waits for the reader: for as long as it takes to have it come. */
+void fanout_set_patience(struct fanout *fanout, enum fanout_patience patience);
+
 /** fanout_flush - hand all committed lines to the queues and wake sleeping workers; at the end of
  * each batch of the ring. Like fanout_reserve() it waits only for sinks with when_full: block. */
 void fanout_flush(struct fanout *fanout);
@@ -137,8 +151,6 @@ struct fanout_change;
  */
 int fanout_prepare(struct fanout *fanout, const struct fanout_sinks *sinks, struct fanout_change **ret_change,
 		   char *error, size_t error_size);
-/** fanout_change_bits - [n]: which bit each of the sinks has in sets of sinks from now on */
-const uint8_t *fanout_change_bits(const struct fanout_change *change);
 /** fanout_change_forms - what fanout_format() and the like will tell */
 const struct forms *fanout_change_forms(const struct fanout_change *change);
 /** fanout_change_removed - the sinks, by their present bits, whose names the new ones do not have */

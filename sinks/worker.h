@@ -29,6 +29,7 @@ struct workers {
 	unsigned nrunning;        /* threads */
 	unsigned ncurrent, ngone; /* current ones, and of these, those whose outside has gone */
 	atomic_bool exit;         /* a sink wants cudatap to end */
+	_Atomic enum fanout_patience patience;
 	/* eventfds: readable when all current ones have gone or one wants to exit; when no thread runs;
 	 * when one that is not current has ended */
 	int gone_fd, ended_fd, left_fd;
@@ -51,8 +52,8 @@ enum worker_begin {
  * worker_new - a sink; the thread comes with worker_start()
  * @config: kept
  * @origin: copied, what it points to is kept; or NULL
- * @begin: WORKER_AT_ONCE: its outside is open now; otherwise the thread opens it, and what the worker
- *	was given is lost if that fails
+ * @begin: WORKER_AT_ONCE: its outside is open now; otherwise the thread opens it, and tries again, as it does
+ *	when the outside takes nothing, if that fails
  * @error: one sentence when the result is negative
  */
 int worker_new(const struct config_sink *config, const struct sink_origin *origin, enum worker_begin begin,
@@ -71,6 +72,8 @@ bool worker_has_ended(const struct worker *worker);
  */
 void worker_push(struct worker *worker, const struct queue_run *runs, size_t nruns, uint64_t filtered,
 		 uint64_t rate_limited);
+/** worker_stir - a reader that waits looks at all->patience again. Any thread. */
+void worker_stir(struct worker *worker);
 /** worker_lost - one event never became a line */
 void worker_lost(struct worker *worker, enum sink_reason reason, uint64_t seq);
 

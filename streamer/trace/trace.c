@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../signals.h"
 #include "../enrich/devices.h"
 #include "../find/descendants.h"
 #include "../route/known.h"
@@ -96,6 +97,7 @@ static int start_command(struct trace *trace)
 		.program_ctx = stream_known(trace->stream),
 	};
 	char error[512];
+	sigset_t waiting;
 	int err;
 
 	if (!trace->cli->command)
@@ -106,6 +108,7 @@ static int start_command(struct trace *trace)
 		log_msg("-u %s: no such user", trace->cli->user ? trace->cli->user : "(sudo)");
 		return EXIT_USAGE;
 	}
+	signals_take(&waiting); /* from here on it is the command's affair, see control.c */
 	err = launch_start(&options, &trace->launch, error, sizeof(error));
 	if (err) {
 		log_msg("%s", error);
@@ -261,7 +264,6 @@ static int begin(struct trace *trace)
 {
 	int code = check_pids(trace);
 
-	control_hold_requests();
 	trace->plans = plan_all(plan_host_abi());
 	trace->row_state = calloc(table_nrows, 1);
 	if (!trace->plans || !trace->row_state)
@@ -306,7 +308,7 @@ static void end(struct trace *trace)
 	capture_detach_all(trace->capture);
 	if (capture_method(trace->capture) == CAPTURE_CLASSIC)
 		usleep(20000); /* the probes are still being closed: let programs under way end */
-	stream_drain(trace->stream);
+	control_read_out(trace);
 	trace->open_calls = report_count(trace, &counters);
 	trace->ended = true;
 	control_drain(trace, false);
