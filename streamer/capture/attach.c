@@ -96,20 +96,30 @@ static int multi_link(const struct job *job, int side, size_t first, size_t n)
 	return link_create(&attr);
 }
 
-/* A directory is refused by the kernels that know the link as what it is, by others with the link. */
-int capture_try_link(const struct capture *capture)
+int capture_try_method(enum capture_method method)
 {
-	struct job job = {.capture = (struct capture *)capture, .path = "/"};
-	uint64_t nothing = 0;
-	int fd;
+	static const struct bpf_insn nothing[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K},
+						  {.code = BPF_JMP | BPF_EXIT}};
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = capture_attach_types[method]);
+	uint64_t offset = 0;
+	struct link_create_attr attr = {
+		.attach_type = capture_attach_types[method],
+		.multi = {.path = (uintptr_t) "/", .offsets = (uintptr_t)&offset, .cnt = 1},
+	};
+	int prog, link;
 
-	if (capture->method == CAPTURE_CLASSIC)
+	if (method == CAPTURE_CLASSIC)
 		return 0;
-	job.offsets = job.cookies = &nothing;
-	fd = multi_link(&job, capture->method == CAPTURE_SESSION ? SIDE_SESSION : SIDE_ENTRY, 0, 1);
-	if (fd >= 0)
-		close(fd);
-	return fd == -EBADF ? 0 : fd < 0 ? fd : -EINVAL;
+	prog = bpf_prog_load(BPF_PROG_TYPE_KPROBE, NULL, "GPL", nothing, 2, &opts);
+	if (prog < 0)
+		return prog;
+	attr.prog_fd = prog;
+	link = link_create(&attr);
+	close(prog);
+	if (link >= 0)
+		close(link);
+	/* a directory has no functions, say the kernels that know the link; others do not look at it */
+	return link == -EBADF ? 0 : -EOPNOTSUPP;
 }
 
 /* A number from the uprobe PMU's sysfs files, such as "6" or "config:0". */

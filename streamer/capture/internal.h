@@ -59,9 +59,13 @@ struct capture {
 /* enum bpf_attach_type of the kernel, by method */
 extern const uint32_t capture_attach_types[CAPTURE_NMETHODS];
 
-/** capture_try_link - does the kernel know the method's links? Older ones load its programs all the same.
- * Returns 0 or a negative errno. */
-int capture_try_link(const struct capture *capture);
+/**
+ * capture_try_method - whether the kernel has the method's links
+ *
+ * Older kernels load programs for them all the same. Returns 0 or a negative errno: EPERM without the rights,
+ * EOPNOTSUPP.
+ */
+int capture_try_method(enum capture_method method);
 
 /** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
  * all else, need; what does not fit fails later, by itself */

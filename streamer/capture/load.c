@@ -161,6 +161,9 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 	size_t i;
 	int err;
 
+	err = capture_try_method(attempt->method);
+	if (err)
+		return err;
 	object = bpf_object__open_mem(capture_object, capture_object_end - capture_object, &opts);
 	if (!object)
 		return -errno;
@@ -179,9 +182,6 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 		if (is_used(&programs[i], attempt))
 			capture->prog_fd[programs[i].sleepable][programs[i].side] =
 				bpf_program__fd(bpf_object__find_program_by_name(object, programs[i].name));
-	err = capture_try_link(capture);
-	if (err)
-		return err;
 	capture->pids_fd = bpf_object__find_map_fd_by_name(object, "pids");
 	capture->counters_fd = bpf_object__find_map_fd_by_name(object, "counters");
 	capture->ring_fd = bpf_object__find_map_fd_by_name(object, "ring");
