@@ -400,11 +400,10 @@ static bool once_more(struct worker *worker)
 	return worker->spool.returned && worker_now() < deadline;
 }
 
-/* Until the outside is this sink's, and open. Returns whether it is. */
-static bool worker_begin(struct worker *worker)
+/* Until the outside is no other sink's. Returns whether it was in time. */
+static bool wait_for_turn(struct worker *worker)
 {
 	struct pollfd nothing = {.fd = -1};
-	char error[512] = "";
 
 	while (atomic_load(&worker->waits)) {
 		uint64_t deadline = atomic_load(&worker->deadline_ns);
@@ -413,14 +412,57 @@ static bool worker_begin(struct worker *worker)
 			return false;
 		worker_poll(worker, &nothing, deadline);
 	}
-	if (worker->opened || !worker_open(worker, error, sizeof(error)))
-		return true;
-	log_msg("%s; what it is given is lost", error);
+	return true;
+}
+
+/* The outside cannot be opened: that is a stall like others. What its spool takes goes there meanwhile. */
+static void wait_to_open(struct worker *worker, int error)
+{
+	const struct sink_result closed = {.status = SINK_STALLED,
+					   .reason = error == -ENOSPC || error == -EDQUOT ? SINK_DISK_FULL
+											  : SINK_IO_ERROR};
+	struct pollfd nothing = {.fd = -1};
+
 	pthread_mutex_lock(&worker->lock);
-	worker->gone = true;
-	worker_close(worker, SINK_FATAL);
+	worker_state(worker, &closed);
 	pthread_mutex_unlock(&worker->lock);
-	return false;
+	worker->told = true; /* by whoever knows what failed */
+	worker_pace(worker, &closed);
+	while (worker_now() < worker->retry_ns && atomic_load(&worker->deadline_ns) == SINK_NEVER) {
+		uint64_t until = worker->spool.spool ? worker_spool_wait(worker) : SINK_NEVER;
+
+		worker_poll(worker, &nothing, min_u64(until, worker->retry_ns));
+	}
+}
+
+/*
+ * Until the outside is this sink's, and open. Returns whether it is. Who has had to wait for it has no
+ * predecessor any more that could stay in its place: it tries again, as one does that was open.
+ */
+static bool worker_begin(struct worker *worker)
+{
+	char error[512] = "";
+	bool told = false;
+	int r;
+
+	if (worker->opened)
+		return true;
+	if (!wait_for_turn(worker))
+		return false;
+	while ((r = worker_open(worker, error, sizeof(error)))) {
+		if (!told)
+			log_msg("%s; trying again, events wait in the %s, what does not fit there is lost",
+				error, worker->spool.spool ? "spool" : "queue");
+		told = true;
+		if (atomic_load(&worker->deadline_ns) != SINK_NEVER)
+			break; /* that was the last time */
+		wait_to_open(worker, r);
+	}
+	if (!r && told)
+		log_msg("sink %s: it is open now", worker->sink.name);
+	worker->told = false;
+	worker->retry_ns = worker->pause_ns = 0;
+	return !r;
 }
 
 static void worker_run(struct worker *worker)
