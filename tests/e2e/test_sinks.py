@@ -499,6 +499,7 @@ def test_killed_while_compressing(tmp_path, counts):
     log = tmp_path / "log"
     sinks = (f"  disk: {{type: file, path: {log}, rotate: {{max_size: 2MiB, keep: 1000, compress: gzip}}, "
              "queue: {max_events: 1000000, max_bytes: 1GiB}}\n")
+
     def compressing(before):
         return len(generations(log)) > before + 2 and any(path.name.endswith(".tmp") for path in tmp_path.iterdir())
 
