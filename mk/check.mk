@@ -94,6 +94,17 @@ receivers: programs ## tests of the sinks with real receivers, of the table and 
 e2e-portable: portable programs ## the end-to-end tests on the portable executable
 	@BUILD=$(BUILD) $(PYTEST) e2e-portable $(BUILD)/portable/cudatap $(E2E) $(PYTEST_ARGS)
 
+# ---- other kernels ----
+
+KERNELS ?= bookworm trixie sid
+KERNEL_TESTS ?= $(patsubst %,tests/e2e/test_%.py,demo capture)
+
+.PHONY: kernels
+kernels: programs ## end-to-end tests on Debian's kernels under QEMU: KERNELS="SUITE...", KERNEL_TESTS="FILE..."
+	@tools/install-deps.sh kernels
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/kernels/requirements.txt
+	@BUILD=$(BUILD) tests/kernels/run.sh $(VENV)/bin/vng $(VENV)/bin/python $(BUILD)/cudatap "$(KERNELS)" $(KERNEL_TESTS)
+
 # ---- the other architecture: everything compiles ----
 
 # The cross compiler's own headers come first; of the host's only the libraries' are then found.
@@ -148,7 +159,7 @@ cppcheck:
 	@$(call linter,$@,cppcheck --version,2,$(CPPCHECK) $(LINTED))
 
 scripts:
-	@set -e; for script in tools/*.sh tests/*.sh .ci/run; do sh=$$(head -1 $$script | grep -o 'bash\|sh$$'); \
+	@set -e; for script in tools/*.sh tests/*.sh tests/*/*.sh .ci/run; do sh=$$(head -1 $$script | grep -o 'bash\|sh$$'); \
 		echo "$$sh -n $$script"; $$sh -n $$script; done
 
 # ---- benchmarks: every tests/bench/bench_*.c ----

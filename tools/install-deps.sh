@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing on Debian 12 and Ubuntu 24.04, by apt; does nothing when all is there.
 #
-#	tools/install-deps.sh [--list] SET...		SET: build, demo, test, portable
+#	tools/install-deps.sh [--list] SET...		SET: build, demo, test, portable, kernels
 #
 # --list only prints the missing packages. Everything is said on stderr.
 set -eu
@@ -51,6 +51,10 @@ test	strace
 test	sudo
 test	util-linux
 portable	ca-certificates
+kernels	file
+kernels	iproute2
+kernels	kmod
+kernels	qemu-system-x86
 '
 
 say() {

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -21,12 +22,28 @@ def missing():
     return None
 
 
+# Facts of Linux, not what cudatap finds: a kernel that has them must be used.
+SINCE = {"session": (6, 13), "multi": (6, 6)}
+
+
+def kernel_lacks(item):
+    """Why this kernel cannot have the kind of probes that the test is run with."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    kernel = tuple(map(int, re.match(r"(\d+)\.(\d+)", os.uname().release).groups()))
+    for key in ("probes", "method"):
+        since = SINCE.get(params.get(key), kernel)
+        if kernel < since:
+            return "{} probes came with Linux {}.{}".format(params[key], *since)
+    return None
+
+
 def pytest_collection_modifyitems(items):
     reason = missing()
     here = pathlib.Path(__file__).parent
     for item in items:
-        if reason and here in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason=reason))
+        why = reason or kernel_lacks(item)
+        if why and here in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=why))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,7 @@ FAKE = BUILD / "fake"
 PROGRAMS = BUILD / "e2e"
 CACHE = pathlib.Path(os.environ.get("CUDATAP_CACHE", pathlib.Path.home() / ".cache/cudatap"))
 PROBES = ("session", "multi", "classic")
-TIMEOUT = 30
+TIMEOUT = 30 * int(os.environ.get("CUDATAP_SLOW", 1))  # on an emulated machine
 
 SCHEMA = json.loads((ROOT / "docs/event.schema.json").read_text())
 FAST = jsonschema_rs.validator_for(SCHEMA)
