@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import shutil
 
 import pytest
 import tap
@@ -16,8 +15,6 @@ def missing():
         return "not root: probes need rights"
     if not pathlib.Path("/sys/kernel/btf/vmlinux").exists():
         return "this kernel has no BTF"
-    if not shutil.which("bpftool"):
-        return "no bpftool"
     return None
 
 
