@@ -27,7 +27,7 @@ PACKAGE_CFLAGS := $(LIBBPF_CFLAGS) -DCUDATAP_STATIC
 # no paths of the machine that built it
 MAPPED := -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(STATIC)=portable
 PACKAGE_LIBS := $(STATIC)/lib/libbpf.a $(STATIC)/lib/librdkafka.a \
-	-lelf -ljansson -lyaml -lssl -lcrypto -lzstd -lz -ldl -lm
+	-lelf $(STATIC)/lib/libelf_search.a -ljansson -lyaml -lssl -lcrypto -lzstd -lz -ldl -lm
 LINK := -static-pie
 # What the linker warns of is looked after in mk/portable/names.c.
 LINK_LOG = 2>$@.log || { cat $@.log >&2; false; }

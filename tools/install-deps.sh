@@ -69,7 +69,8 @@ sets=${*:-build demo test portable}
 
 # cargo fetches two sources of the portable build. Any that reads a registry by HTTP will do, from wherever: 1.70 on.
 cargo_serves() {
-	cargo --version 2>/dev/null | awk '{ split($2, v, "."); exit v[1] * 1000 + v[2] < 1070 }' && command -v cargo >/dev/null
+	cargo --version 2>/dev/null |
+		awk '{ split($2, v, "."); serves = v[1] * 1000 + v[2] >= 1070 } END { exit !serves }'
 }
 
 wanted() {
