@@ -30,6 +30,7 @@ test	clang
 test	clang-format-14|
 test	clang-tidy-14|
 test	cppcheck
+test	e2fsprogs
 test	file
 test	g++
 test	gcc-aarch64-linux-gnu

@@ -26,6 +26,10 @@ CACHE = pathlib.Path(os.environ.get("CUDATAP_CACHE", pathlib.Path.home() / ".cac
 PROBES = ("session", "multi", "classic")
 TIMEOUT = 30
 
+# Runs a program as another user, who may follow a path through directories that are closed to him, such as root's home.
+AS_NOBODY = ["setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=+dac_read_search",
+             "--ambient-caps=+dac_read_search"]
+
 SCHEMA = json.loads((ROOT / "docs/event.schema.json").read_text())
 FAST = jsonschema_rs.validator_for(SCHEMA)
 SLOW = jsonschema.Draft202012Validator(SCHEMA)
