@@ -115,8 +115,8 @@ LINTED = $(filter-out $(GENERATED),$(SRCS))
 lint: format-check tidy cppcheck scripts ## clang-format, clang-tidy, cppcheck, shell syntax
 
 # Other versions format and find otherwise: with them these checks are skipped, LINT_ANY=1 runs them.
-# $(call linter,PART,COMMAND,MAJOR,CHECK)
-linter = if [ -n "$(LINT_ANY)" ] || $(2) --version 2>/dev/null | grep -q 'ersion $(3)\.\|^Cppcheck $(3)\.'; then $(4); \
+# $(call linter,PART,COMMAND,VERSION,CHECK)
+linter = if [ -n "$(LINT_ANY)" ] || $(2) --version 2>/dev/null | grep -qw 'version $(3)\|^Cppcheck $(3)'; then $(4); \
 	else echo "the tree is checked with $(2) $(3), here is: $$($(2) --version 2>&1 | head -1)"; \
 		echo "$(1): 0 passed, 0 failed, 1 skipped"; fi
 
@@ -149,7 +149,7 @@ CPPCHECK := cppcheck --quiet --std=c11 --enable=warning,performance,portability 
 	'-Djson_object_foreach(object,key,value)=while (key = next_key(object), value = next_value(object))' \
 	'-Djson_array_foreach(array,index,value)=while (index = next_index(array), value = next_value(array))'
 cppcheck:
-	@$(call linter,$@,cppcheck,2,$(CPPCHECK) $(LINTED))
+	@$(call linter,$@,cppcheck,2.10,$(CPPCHECK) $(LINTED))
 
 scripts:
 	@set -e; for script in tools/*.sh tests/*.sh .ci/run; do sh=$$(head -1 $$script | grep -o 'bash\|sh$$'); \
