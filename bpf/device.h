@@ -19,17 +19,42 @@ static __always_inline void context_known(u64 context, u32 device)
 	bpf_map_update_elem(&contexts, &key, &device, BPF_ANY);
 }
 
-/* Inside of a call of the runtime an unknown context says nothing: the runtime makes its own device's
- * current. */
-static __always_inline void context_current(struct thread_state *t, u64 context, bool inside)
+/* 0 where that is not known. */
+static __always_inline u32 context_device(u64 context)
 {
 	struct context_key key;
 	u32 *device;
 
 	context_key(&key, context);
 	device = bpf_map_lookup_elem(&contexts, &key);
+	return device ? *device : 0;
+}
+
+/* Its address may be another context's soon. */
+static __always_inline void context_gone(u64 context)
+{
+	struct context_key key;
+
+	context_key(&key, context);
+	bpf_map_delete_elem(&contexts, &key);
+}
+
+/* The runtime makes the context of this device current, at once or at the next call. */
+static __always_inline void device_current(struct thread_state *t, u32 device)
+{
+	t->device = device;
+	if (context_device(t->context) != device)
+		t->context = 0;
+}
+
+/* Inside of a call of the runtime an unknown context says nothing: the runtime makes its own device's
+ * current. */
+static __always_inline void context_current(struct thread_state *t, u64 context, bool inside)
+{
+	u32 device = context_device(context);
+
 	if (device)
-		t->device = *device;
+		t->device = device;
 	else if (!inside)
 		t->device = REC_DEVICE_UNKNOWN;
 	t->context = context;
@@ -78,7 +103,10 @@ __noinline int follow(struct thread_state *t, u32 depth, u32 row)
 	device = (u32)word(f, desc->follow_arg2) + 1;
 	switch (desc->follow) {
 	case REC_FOLLOW_DEVICE:
-		t->device = (u32)arg + 1;
+		device_current(t, (u32)arg + 1);
+		break;
+	case REC_FOLLOW_KEEP:
+		device_current(t, f->rec.device);
 		break;
 	case REC_FOLLOW_DEVICE_OUT:
 		if (!bpf_probe_read_user(&out, 4, (void *)arg))
@@ -97,6 +125,11 @@ __noinline int follow(struct thread_state *t, u32 depth, u32 row)
 		else if (out == t->context) /* the runtime makes it current first */
 			t->device = device;
 		break;
+	case REC_FOLLOW_SAME:
+		device = context_device(word(f, desc->follow_arg2));
+		if (device && !bpf_probe_read_user(&out, 8, (void *)arg))
+			context_known(out, device);
+		break;
 	case REC_FOLLOW_SET:
 		context_current(t, arg, inside);
 		break;
@@ -104,6 +137,7 @@ __noinline int follow(struct thread_state *t, u32 depth, u32 row)
 		context_push(t, arg, inside);
 		break;
 	case REC_FOLLOW_DESTROY:
+		context_gone(arg);
 		if (arg != t->context)
 			break;
 		/* fall through */

@@ -172,9 +172,11 @@ enum rec_follow {
 	REC_FOLLOW_NONE,
 	REC_FOLLOW_DEVICE,     /* arg: it becomes current */
 	REC_FOLLOW_DEVICE_OUT, /* *arg: it is current */
+	REC_FOLLOW_KEEP,       /* the one that was current before it still is, whatever it calls inside */
 	REC_FOLLOW_UNKNOWN,    /* another may have become current */
 	REC_FOLLOW_RETAIN,     /* *arg: a context of device arg2 */
 	REC_FOLLOW_CREATE,     /* the same, and pushed */
+	REC_FOLLOW_SAME,       /* *arg: a context of the device of context arg2 */
 	REC_FOLLOW_SET,        /* arg: this context replaces the current one */
 	REC_FOLLOW_PUSH,       /* arg: this context goes on top of it */
 	REC_FOLLOW_POP,

@@ -42,9 +42,9 @@ void sink_counters_add(struct sink_counters *to, const struct sink_counters *mor
 
 bool sink_counters_check(const struct sink_counters *c)
 {
-	return c->received + c->recovered == c->delivered + sink_counters_dropped(c) + c->unknown +
-						     c->filtered + c->rate_limited + c->queued +
-						     c->in_flight + c->spooled;
+	return c->received + c->recovered + c->taken_over ==
+	       c->delivered + sink_counters_dropped(c) + c->unknown + c->filtered + c->rate_limited +
+		       c->queued + c->in_flight + c->spooled + c->handed_over;
 }
 
 void losses_add(struct losses *losses, enum sink_reason reason, uint64_t n, uint64_t seq_first,

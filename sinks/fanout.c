@@ -67,15 +67,13 @@ void fanout_free(struct fanout *fanout)
 		fanout_close(fanout, 0);
 	if (fanout->leaked)
 		return; /* a stuck thread may still come back to it */
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++) {
-		worker_free(fanout->outlets[i].worker);
-		config_free(fanout->outlets[i].config);
+	for (struct outlet *next, *outlet = fanout->outlets; outlet; outlet = next) {
+		next = outlet->next;
+		outlet_free(outlet);
 	}
 	chunk_unref(fanout->scratch);
 	workers_destroy(&fanout->all);
-	for (size_t i = 0; i < fanout->naccounts; i++)
-		free(fanout->accounts[i].name);
-	free(fanout->accounts);
+	accounts_free(fanout);
 	pthread_mutex_destroy(&fanout->lock);
 	free(fanout);
 }
@@ -113,8 +111,15 @@ static void stream_cut(struct fanout *fanout, struct stream *stream)
 
 	if (!count)
 		return;
-	for_each_sink(i, stream->mask) outlet_add(&fanout->outlets[i], chunk, stream->first, count);
+	for_each_bit (i, stream->mask)
+		outlet_add(fanout->current[i], chunk, stream->first, count);
 	stream->first = chunk->nlines;
+}
+
+static void push_all(struct fanout *fanout)
+{
+	for (size_t i = 0; i < fanout->ncurrent; i++)
+		outlet_push(fanout->current[i]);
 }
 
 /* Pending runs hold no reference: they are pushed before the chunk is let go. */
@@ -122,7 +127,7 @@ static void stream_renew(struct fanout *fanout, struct stream *stream)
 {
 	if (stream->chunk) {
 		stream_cut(fanout, stream);
-		for_each_sink(i, fanout->current) outlet_push(&fanout->outlets[i]);
+		push_all(fanout);
 		chunk_unref(stream->chunk);
 	}
 	stream->chunk = chunk_get(&fanout->all.pool);
@@ -157,27 +162,32 @@ void fanout_commit(struct fanout *fanout, size_t format, size_t len, const struc
 	chunk_append(stream->chunk, len, meta);
 }
 
+static uint64_t current_bits(const struct fanout *fanout)
+{
+	return fanout->ncurrent ? UINT64_MAX >> (FORMS_MAX_SINKS - fanout->ncurrent) : 0;
+}
+
 void fanout_withhold(struct fanout *fanout, uint64_t sinks, enum fanout_withhold why)
 {
-	for_each_sink(i, sinks & fanout->current)
-	{
+	for_each_bit (i, sinks & current_bits(fanout)) {
 		if (why == FANOUT_FILTERED)
-			fanout->outlets[i].filtered++;
+			fanout->current[i]->filtered++;
 		else
-			fanout->outlets[i].rate_limited++;
+			fanout->current[i]->rate_limited++;
 	}
 }
 
 void fanout_lost(struct fanout *fanout, uint64_t sinks, enum sink_reason reason, uint64_t seq)
 {
-	for_each_sink(i, sinks & fanout->current) worker_lost(fanout->outlets[i].worker, reason, seq);
+	for_each_bit (i, sinks & current_bits(fanout))
+		worker_lost(fanout->current[i]->worker, reason, seq);
 }
 
 void fanout_flush(struct fanout *fanout)
 {
 	for (size_t i = 0; i < fanout->forms.n; i++)
 		stream_cut(fanout, &fanout->streams[i]);
-	for_each_sink(i, fanout->current) outlet_push(&fanout->outlets[i]);
+	push_all(fanout);
 }
 
 /* ---- the end ---- */
@@ -189,9 +199,8 @@ void fanout_stop(struct fanout *fanout, uint64_t deadline_ns)
 	while (deadline_ns < old && !atomic_compare_exchange_weak(&fanout->deadline_ns, &old, deadline_ns))
 		;
 	pthread_mutex_lock(&fanout->lock);
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++)
-		if (fanout->outlets[i].worker)
-			worker_stop(fanout->outlets[i].worker, deadline_ns);
+	for_each_outlet (outlet, fanout)
+		worker_stop(outlet->worker, deadline_ns);
 	pthread_mutex_unlock(&fanout->lock);
 }
 
@@ -231,8 +240,8 @@ void fanout_close(struct fanout *fanout, uint64_t deadline_ns)
 	fanout_flush(fanout);
 	fanout_stop(fanout, deadline_ns);
 	wait_ended(fanout);
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++)
-		if (fanout->outlets[i].worker && !worker_join(fanout->outlets[i].worker))
+	for_each_outlet (outlet, fanout)
+		if (!worker_join(outlet->worker))
 			fanout->leaked = true;
 	for (size_t i = 0; i < fanout->forms.n; i++) {
 		chunk_unref(fanout->streams[i].chunk);
@@ -273,9 +282,9 @@ bool fanout_wants_exit(const struct fanout *fanout)
 static void for_current(struct fanout *fanout, void (*fn)(struct worker *worker))
 {
 	pthread_mutex_lock(&fanout->lock);
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++)
-		if (fanout->outlets[i].worker && !fanout->outlets[i].leaving)
-			fn(fanout->outlets[i].worker);
+	for_each_outlet (outlet, fanout)
+		if (!outlet->leaving)
+			fn(outlet->worker);
 	pthread_mutex_unlock(&fanout->lock);
 }
 
@@ -341,30 +350,9 @@ bool fanout_sink_is_removed(struct fanout *fanout, size_t sink)
 	bool removed = true;
 
 	pthread_mutex_lock(&fanout->lock);
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++)
-		if (fanout->outlets[i].worker && fanout->outlets[i].account == sink)
+	for_each_outlet (outlet, fanout)
+		if (outlet->account == sink)
 			removed = false;
 	pthread_mutex_unlock(&fanout->lock);
 	return removed;
-}
-
-void fanout_counters(struct fanout *fanout, size_t sink, struct sink_counters *ret_counters)
-{
-	struct sink_counters one;
-	uint64_t handed;
-
-	pthread_mutex_lock(&fanout->lock);
-	*ret_counters = fanout->accounts[sink].ended;
-	handed = fanout->accounts[sink].handed;
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++) {
-		if (!fanout->outlets[i].worker || fanout->outlets[i].account != sink)
-			continue;
-		worker_counters(fanout->outlets[i].worker, &one);
-		sink_counters_add(ret_counters, &one);
-	}
-	pthread_mutex_unlock(&fanout->lock);
-	if (handed > ret_counters->recovered)
-		handed = ret_counters->recovered; /* the spool has not been opened again yet */
-	ret_counters->recovered -= handed;
-	ret_counters->spooled -= handed;
 }

@@ -19,8 +19,10 @@
 #include "forms.h"
 #include "sink.h"
 
-#define FANOUT_MAX_SINKS FORMS_MAX_SINKS /* a set of sinks is a bit mask: bit i = sink i of fanout_open() */
-#define FANOUT_MAX_LINE  20480u          /* = ENCODE_MAX_LINE; no line is longer */
+#define FANOUT_MAX_SINKS \
+	FORMS_MAX_SINKS /* a set of sinks is a bit mask: bit i = sink i of the present list */
+#define FANOUT_MAX_ALIVE (4 * FANOUT_MAX_SINKS) /* with those that still write what they have */
+#define FANOUT_MAX_LINE  20480u                 /* = ENCODE_MAX_LINE; no line is longer */
 #define FANOUT_ALL       UINT64_MAX
 
 struct fanout;
@@ -137,8 +139,6 @@ struct fanout_change;
  */
 int fanout_prepare(struct fanout *fanout, const struct fanout_sinks *sinks, struct fanout_change **ret_change,
 		   char *error, size_t error_size);
-/** fanout_change_bits - [n]: which bit each of the sinks has in sets of sinks from now on */
-const uint8_t *fanout_change_bits(const struct fanout_change *change);
 /** fanout_change_forms - what fanout_format() and the like will tell */
 const struct forms *fanout_change_forms(const struct fanout_change *change);
 /** fanout_change_removed - the sinks, by their present bits, whose names the new ones do not have */

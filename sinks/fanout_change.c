@@ -1,11 +1,11 @@
 /*
  * Sinks that come and go while lines flow.
  *
- * A change is made in three steps. One thread prepares it: new sinks get a
- * free place, their outside is opened, their threads start. The reader applies
- * it between two lines: what was committed before is in the queues of the old
- * sinks, what comes after goes to the new ones. Those that are left over write
- * what they have in threads of their own, and are reaped when they have ended.
+ * A change is made in three steps. One thread prepares it: new sinks have
+ * their outside opened, and their threads start. The reader applies it between
+ * two lines: what was committed before is in the queues of the old sinks, what
+ * comes after goes to the new ones. Those that are left over write what they
+ * have in threads of their own, and are reaped when they have ended.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,127 +14,83 @@
 #include <unistd.h>
 
 #include "fanout_internal.h"
+#include "spool.h"
 
 struct fanout_change {
 	struct fanout *fanout;
 	struct fanout_sinks sinks;
 	struct forms forms;
-	uint8_t bits[FORMS_MAX_SINKS];        /* of each sink: its place */
-	uint64_t going;                       /* places whose sinks do not go on */
+	uint64_t going;                       /* sinks, by their present bits, that do not go on */
 	uint64_t removed;                     /* of these, those whose names go as well */
-	struct outlet *made[FORMS_MAX_SINKS]; /* by place: new ones, not current yet */
-	bool applied;
+	struct outlet *next[FORMS_MAX_SINKS]; /* by the new bits */
+	bool made[FORMS_MAX_SINKS];           /* of these, those that are new and in no list yet */
 };
 
-static uint64_t bit(size_t place)
+static uint64_t bit(size_t i)
 {
-	return 1ull << place;
+	return 1ull << i;
 }
 
-/* ---- names ---- */
-
-static size_t account_find(const struct fanout *fanout, const char *name)
+void outlet_free(struct outlet *outlet)
 {
-	for (size_t i = 0; i < fanout->naccounts; i++)
-		if (!strcmp(fanout->accounts[i].name, name))
-			return i;
-	return FANOUT_NO_ACCOUNT;
+	if (!outlet)
+		return;
+	worker_free(outlet->worker);
+	config_free(outlet->config);
+	free(outlet);
 }
 
-/* Room for the names of all sinks, so that fanout_apply() cannot fail. */
-static int accounts_grow(struct fanout *fanout, size_t more)
+/* The newest come last. Under the lock. */
+static void list_add(struct fanout *fanout, struct outlet *outlet)
 {
-	struct account *grown;
+	struct outlet **end = &fanout->outlets;
 
-	pthread_mutex_lock(&fanout->lock);
-	grown = reallocarray(fanout->accounts, fanout->naccounts + more + 1, sizeof(*grown));
-	if (grown)
-		fanout->accounts = grown;
-	pthread_mutex_unlock(&fanout->lock);
-	return grown ? 0 : -ENOMEM;
+	while (*end)
+		end = &(*end)->next;
+	*end = outlet;
 }
 
-/* The name is taken over or freed. */
-static size_t account_of(struct fanout *fanout, char *name)
-{
-	size_t i = account_find(fanout, name);
-
-	if (i == FANOUT_NO_ACCOUNT) {
-		fanout->accounts[fanout->naccounts] = (struct account){.name = name};
-		return fanout->naccounts++;
-	}
-	free(name);
-	return i;
-}
-
-/* ---- preparing ---- */
-
-/* The current sink of that name, or -1. */
-static int place_of(const struct fanout *fanout, const char *name)
-{
-	for_each_sink(i, fanout->current) if (!strcmp(worker_name(fanout->outlets[i].worker), name)) return (
-		int)i;
-	return -1;
-}
-
-static int free_place(const struct fanout_change *change)
-{
-	for (int i = 0; i < FANOUT_MAX_SINKS; i++)
-		if (!change->fanout->outlets[i].worker && !change->made[i])
-			return i;
-	return -1;
-}
+/* ---- who waits for whom ---- */
 
 static bool in_the_way(const struct config_sink *a, const struct config_sink *b)
 {
-	if (a->spool.path && b->spool.path && !strcmp(a->spool.path, b->spool.path))
+	if (a->spool.path && b->spool.path && spool_same(a->spool.path, b->spool.path))
 		return true;
 	return a->ops == b->ops && a->ops->same_outside && a->ops->same_outside(a->options, b->options);
 }
 
-/* Sinks that go, or have not ended yet, and have what this one wants. */
-static uint64_t find_predecessors(const struct fanout_change *change, const struct config_sink *sink)
+/* Is there one among those that came before it that leaves and has what it wants? */
+static bool must_wait(const struct fanout *fanout, const struct outlet *outlet)
 {
-	const struct fanout *fanout = change->fanout;
-	uint64_t found = 0;
-
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++) {
-		const struct outlet *outlet = &fanout->outlets[i];
-
-		if (outlet->worker && (outlet->leaving || change->going & bit(i)) &&
-		    in_the_way(worker_config(outlet->worker), sink))
-			found |= bit(i);
+	for_each_outlet (one, fanout) {
+		if (one == outlet)
+			break;
+		if (one->leaving && in_the_way(worker_config(one->worker), worker_config(outlet->worker)))
+			return true;
 	}
-	return found;
+	return false;
 }
 
-static int make_sink(struct fanout_change *change, size_t i, char *error, size_t size)
+/* Under the lock. */
+static void let_go(struct fanout *fanout)
 {
-	const struct config_sink *sink = &change->sinks.list[i];
-	struct fanout *fanout = change->fanout;
-	int place = free_place(change), r;
-	struct outlet *made;
+	for_each_outlet (outlet, fanout) {
+		if (!outlet->waits || must_wait(fanout, outlet))
+			continue;
+		outlet->waits = false;
+		worker_go(outlet->worker);
+	}
+}
 
-	if (place < 0) {
-		snprintf(error, size,
-			 "sink %s: there are %d sinks, with those that still write what they have",
-			 sink->name, FANOUT_MAX_SINKS);
-		return -EBUSY;
-	}
-	made = calloc(1, sizeof(*made));
-	if (!made) {
-		snprintf(error, size, "sink %s: out of memory", sink->name);
-		return -ENOMEM;
-	}
-	change->made[place] = made;
-	change->bits[i] = (uint8_t)place;
-	made->account = FANOUT_NO_ACCOUNT;
-	made->waits_for = find_predecessors(change, sink);
-	r = worker_new(sink, change->sinks.origin, made->waits_for ? WORKER_WHEN_FREE : WORKER_AT_ONCE,
-		       &fanout->all, &made->worker, error, size);
-	if (!r && change->sinks.config)
-		made->config = config_ref(change->sinks.config);
-	return r;
+/* ---- preparing ---- */
+
+/* The bit of the current sink of that name, or -1. */
+static int bit_of(const struct fanout *fanout, const char *name)
+{
+	for (size_t i = 0; i < fanout->ncurrent; i++)
+		if (!strcmp(worker_name(fanout->current[i]->worker), name))
+			return (int)i;
+	return -1;
 }
 
 static void find_going(struct fanout_change *change)
@@ -142,40 +98,88 @@ static void find_going(struct fanout_change *change)
 	const struct fanout_sinks *sinks = &change->sinks;
 	struct fanout *fanout = change->fanout;
 
-	change->going = change->removed = fanout->current;
+	for (size_t i = 0; i < fanout->ncurrent; i++)
+		change->going |= bit(i);
+	change->removed = change->going;
 	for (size_t i = 0; i < sinks->n; i++) {
-		int place = place_of(fanout, sinks->list[i].name);
+		int now = bit_of(fanout, sinks->list[i].name);
 
-		if (place < 0)
+		if (now < 0)
 			continue;
-		change->removed &= ~bit((size_t)place);
+		change->removed &= ~bit((size_t)now);
 		if (!sinks->same || !sinks->same[i])
 			continue;
-		change->going &= ~bit((size_t)place);
-		change->bits[i] = (uint8_t)place;
+		change->going &= ~bit((size_t)now);
+		change->next[i] = fanout->current[now];
 	}
 }
 
-static bool goes_on(const struct fanout_change *change, size_t i)
+/* Does one that goes, or has not ended yet, have what this one wants? */
+static bool has_predecessor(const struct fanout_change *change, const struct config_sink *sink)
 {
-	return change->sinks.same && change->sinks.same[i] &&
-	       place_of(change->fanout, change->sinks.list[i].name) >= 0;
+	const struct fanout *fanout = change->fanout;
+
+	for_each_bit (i, change->going)
+		if (in_the_way(worker_config(fanout->current[i]->worker), sink))
+			return true;
+	for_each_outlet (outlet, fanout)
+		if (outlet->leaving && in_the_way(worker_config(outlet->worker), sink))
+			return true;
+	return false;
+}
+
+static int make_sink(struct fanout_change *change, size_t i, char *error, size_t size)
+{
+	const struct config_sink *sink = &change->sinks.list[i];
+	struct outlet *made = calloc(1, sizeof(*made));
+	int r;
+
+	if (!made) {
+		snprintf(error, size, "sink %s: out of memory", sink->name);
+		return -ENOMEM;
+	}
+	change->next[i] = made;
+	change->made[i] = true;
+	made->account = FANOUT_NO_ACCOUNT;
+	made->waits = has_predecessor(change, sink);
+	r = worker_new(sink, change->sinks.origin, made->waits ? WORKER_WHEN_FREE : WORKER_AT_ONCE,
+		       &change->fanout->all, &made->worker, error, size);
+	if (!r && change->sinks.config)
+		made->config = config_ref(change->sinks.config);
+	return r;
+}
+
+/* A dead outside may keep its sink for ever: there is an end to how many such there can be. */
+static int check_number(const struct fanout_change *change, char *error, size_t size)
+{
+	size_t alive = 0, more = 0;
+
+	for_each_outlet (outlet, change->fanout)
+		alive++;
+	for (size_t i = 0; i < change->sinks.n; i++)
+		more += !change->next[i];
+	if (alive + more <= FANOUT_MAX_ALIVE)
+		return 0;
+	snprintf(error, size,
+		 "%zu sinks, with those that still write what they have, and %zu more: %d can be", alive,
+		 more, FANOUT_MAX_ALIVE);
+	return -EBUSY;
 }
 
 static int make_sinks(struct fanout_change *change, char *error, size_t size)
 {
-	int r = 0;
+	int r = check_number(change, error, size);
 
 	for (size_t i = 0; i < change->sinks.n && !r; i++)
-		if (!goes_on(change, i))
+		if (!change->next[i])
 			r = make_sink(change, i, error, size);
-	for (size_t i = 0; i < FANOUT_MAX_SINKS && !r; i++) {
+	for (size_t i = 0; i < change->sinks.n && !r; i++) {
 		if (!change->made[i])
 			continue;
-		r = worker_start(change->made[i]->worker);
+		r = worker_start(change->next[i]->worker);
 		if (r)
 			snprintf(error, size, "sink %s: cannot start a thread: %s",
-				 worker_name(change->made[i]->worker), strerror(-r));
+				 worker_name(change->next[i]->worker), strerror(-r));
 	}
 	return r;
 }
@@ -192,10 +196,13 @@ int fanout_prepare(struct fanout *fanout, const struct fanout_sinks *sinks, stru
 		return -EINVAL;
 	}
 	change = calloc(1, sizeof(*change));
-	if (!change || accounts_grow(fanout, sinks->n)) {
+	pthread_mutex_lock(&fanout->lock);
+	r = change ? account_room(fanout, sinks->n) : -ENOMEM;
+	pthread_mutex_unlock(&fanout->lock);
+	if (r) {
 		free(change);
 		snprintf(error, error_size, "out of memory for %zu sinks", sinks->n);
-		return -ENOMEM;
+		return r;
 	}
 	change->fanout = fanout;
 	change->sinks = *sinks;
@@ -205,14 +212,9 @@ int fanout_prepare(struct fanout *fanout, const struct fanout_sinks *sinks, stru
 		fanout_change_free(change);
 		return r;
 	}
-	forms_make(&change->forms, sinks->list, change->bits, sinks->n);
+	forms_make(&change->forms, sinks->list, sinks->n);
 	*ret_change = change;
 	return 0;
-}
-
-const uint8_t *fanout_change_bits(const struct fanout_change *change)
-{
-	return change->bits;
 }
 
 const struct forms *fanout_change_forms(const struct fanout_change *change)
@@ -227,33 +229,17 @@ uint64_t fanout_change_removed(const struct fanout_change *change)
 
 /* ---- applying ---- */
 
-/* Puts a new sink into its place. Under the lock. */
-static void install(struct fanout_change *change, size_t place, bool leaving)
+static void leave(struct outlet *outlet, uint64_t deadline_ns)
 {
-	struct fanout *fanout = change->fanout;
-
-	fanout->outlets[place] = *change->made[place];
-	fanout->outlets[place].leaving = leaving;
-	free(change->made[place]);
-	change->made[place] = NULL;
+	outlet->leaving = true;
+	workers_leave(outlet->worker);
+	worker_stop(outlet->worker, deadline_ns);
 }
 
-static void leave(struct fanout *fanout, size_t place, uint64_t deadline_ns)
+static void enter(struct fanout *fanout, struct outlet *outlet)
 {
-	fanout->current &= ~bit(place);
-	fanout->outlets[place].leaving = true;
-	workers_leave(fanout->outlets[place].worker);
-	worker_stop(fanout->outlets[place].worker, deadline_ns);
-}
-
-static void enter(struct fanout *fanout, size_t place)
-{
-	struct outlet *outlet = &fanout->outlets[place];
-	char *name = strdup(worker_name(outlet->worker));
-
-	/* without memory for its name it is counted with the first one */
-	outlet->account = name ? account_of(fanout, name) : 0;
-	fanout->current |= bit(place);
+	outlet->account = account_of(fanout, worker_name(outlet->worker));
+	list_add(fanout, outlet);
 	workers_enter(outlet->worker);
 }
 
@@ -269,14 +255,16 @@ void fanout_apply(struct fanout_change *change, uint64_t deadline_ns)
 	pthread_mutex_lock(&fanout->lock);
 	/* new ones first: for want of a sink nobody is to think that all have gone */
 	for (size_t i = 0; i < change->sinks.n; i++) {
-		if (!change->made[change->bits[i]])
-			continue;
-		install(change, change->bits[i], false);
-		enter(fanout, change->bits[i]);
+		if (change->made[i])
+			enter(fanout, change->next[i]);
+		change->made[i] = false;
 	}
-	for_each_sink(i, change->going) leave(fanout, i, deadline_ns);
+	for_each_bit (i, change->going)
+		leave(fanout->current[i], deadline_ns);
+	memcpy(fanout->current, change->next, sizeof(fanout->current));
+	fanout->ncurrent = change->sinks.n;
+	let_go(fanout);
 	pthread_mutex_unlock(&fanout->lock);
-	change->applied = true;
 }
 
 /* New sinks that are not to be have had no line: they end at once, and are reaped as others are. */
@@ -285,19 +273,16 @@ void fanout_change_free(struct fanout_change *change)
 	if (!change)
 		return;
 	pthread_mutex_lock(&change->fanout->lock);
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++) {
-		struct outlet *made = change->made[i];
+	for (size_t i = 0; i < change->sinks.n; i++) {
+		struct outlet *made = change->made[i] ? change->next[i] : NULL;
 
-		if (!made)
-			continue;
-		if (made->worker && worker_is_running(made->worker)) {
+		if (made && made->worker && worker_is_running(made->worker)) {
 			worker_stop(made->worker, 0);
-			install(change, i, true);
+			made->leaving = true;
+			list_add(change->fanout, made);
 			continue;
 		}
-		worker_free(made->worker);
-		config_free(made->config);
-		free(made);
+		outlet_free(made);
 	}
 	pthread_mutex_unlock(&change->fanout->lock);
 	free(change);
@@ -305,49 +290,29 @@ void fanout_change_free(struct fanout_change *change)
 
 /* ---- reaping ---- */
 
-/* What it left in its spool is for the one that waits for it. */
-static void hand_over(struct fanout *fanout, size_t place, uint64_t spooled)
+static void reap(struct fanout *fanout, struct outlet *outlet)
 {
-	size_t account = fanout->outlets[place].account;
-
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++) {
-		struct outlet *outlet = &fanout->outlets[i];
-
-		if (!outlet->worker || !(outlet->waits_for & bit(place)))
-			continue;
-		if (outlet->account == account && account != FANOUT_NO_ACCOUNT && !outlet->leaving)
-			fanout->accounts[account].handed += spooled;
-		outlet->waits_for &= ~bit(place);
-		if (!outlet->waits_for)
-			worker_go(outlet->worker);
-	}
-}
-
-static void reap(struct fanout *fanout, size_t place)
-{
-	struct outlet *outlet = &fanout->outlets[place];
-	struct sink_counters counters;
-
 	worker_join(outlet->worker);
-	worker_counters(outlet->worker, &counters);
-	if (outlet->account != FANOUT_NO_ACCOUNT)
-		sink_counters_add(&fanout->accounts[outlet->account].ended, &counters);
-	hand_over(fanout, place, counters.spooled);
-	worker_free(outlet->worker);
-	config_free(outlet->config);
-	*outlet = (struct outlet){0};
+	account_end(fanout, outlet);
+	outlet_free(outlet);
 }
 
 void fanout_reap(struct fanout *fanout)
 {
+	struct outlet **at = &fanout->outlets, *one;
 	uint64_t drop;
 
 	if (read(fanout->all.left_fd, &drop, sizeof(drop)) < 0)
 		return; /* nobody has left */
 	pthread_mutex_lock(&fanout->lock);
-	for (size_t i = 0; i < FANOUT_MAX_SINKS; i++)
-		if (fanout->outlets[i].worker && fanout->outlets[i].leaving &&
-		    worker_has_ended(fanout->outlets[i].worker))
-			reap(fanout, i);
+	while ((one = *at)) {
+		if (!one->leaving || !worker_has_ended(one->worker)) {
+			at = &one->next;
+			continue;
+		}
+		*at = one->next;
+		reap(fanout, one);
+	}
+	let_go(fanout);
 	pthread_mutex_unlock(&fanout->lock);
 }

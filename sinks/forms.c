@@ -36,9 +36,9 @@ static struct form *form_of(struct forms *forms, const struct config_sink *sink)
 	return &forms->list[forms->n++];
 }
 
-void forms_make(struct forms *forms, const struct config_sink *sinks, const uint8_t *bits, size_t n)
+void forms_make(struct forms *forms, const struct config_sink *sinks, size_t n)
 {
 	forms->n = 0;
 	for (size_t i = 0; i < n; i++)
-		form_of(forms, &sinks[i])->sinks |= 1ull << bits[i];
+		form_of(forms, &sinks[i])->sinks |= 1ull << i;
 }

@@ -21,10 +21,7 @@ struct forms {
 /** forms_same - whether two sinks share their lines */
 bool forms_same(const struct config_sink *a, const struct config_sink *b);
 
-/**
- * forms_make - the forms of some sinks
- * @bits: which bit of a set each of the @n sinks has
- */
-void forms_make(struct forms *forms, const struct config_sink *sinks, const uint8_t *bits, size_t n);
+/** forms_make - the forms of @n sinks; the bit of each in a set of sinks is its index */
+void forms_make(struct forms *forms, const struct config_sink *sinks, size_t n);
 
 #endif

@@ -78,16 +78,20 @@ extern const char *const sink_reason_names[SINK_NREASONS];
 /*
  * What became of the lines that one sink was given, at any moment:
  *
- * received + recovered = delivered + sum(dropped) + unknown + filtered + rate_limited
- *			+ queued + in_flight + spooled
+ * received + recovered + taken_over = delivered + sum(dropped) + unknown + filtered + rate_limited
+ *			+ queued + in_flight + spooled + handed_over
+ *
+ * What one sink left in a spool and another one of the same run found there is
+ * handed over by the first and taken over by the second: over all sinks of a
+ * run these two sums are the same, and each line is received or recovered once.
  *
  * All of a sink's counters change under one lock, so that every snapshot
  * satisfies it. The sink's own loss events (meta.seq 0) are in none of them.
  */
 struct sink_counters {
-	uint64_t received, recovered;
+	uint64_t received, recovered, taken_over;
 	uint64_t delivered, dropped[SINK_NREASONS], unknown, filtered, rate_limited;
-	uint64_t queued, in_flight, spooled;
+	uint64_t queued, in_flight, spooled, handed_over;
 	uint64_t bytes;       /* delivered */
 	uint64_t loss_events; /* written into the sink's own stream */
 };

@@ -34,6 +34,9 @@ struct spool;
 int spool_open(const char *path, uint64_t max_bytes, struct chunk_pool *pool,
 	       const struct sink_origin *origin, struct spool **ret_spool, char *error, size_t error_size);
 
+/** spool_same - whether two paths are those of one spool */
+bool spool_same(const char *a, const char *b);
+
 /** spool_close - write the state, delete what is done with. NULL is fine. */
 void spool_close(struct spool *spool);
 

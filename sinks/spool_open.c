@@ -267,6 +267,15 @@ static void spool_free(struct spool *spool)
 	free(spool);
 }
 
+bool spool_same(const char *a, const char *b)
+{
+	struct stat one, other;
+
+	if (!strcmp(a, b))
+		return true;
+	return !stat(a, &one) && !stat(b, &other) && one.st_ino == other.st_ino && one.st_dev == other.st_dev;
+}
+
 int spool_open(const char *path, uint64_t max_bytes, struct chunk_pool *pool,
 	       const struct sink_origin *origin, struct spool **ret_spool, char *error, size_t error_size)
 {

@@ -303,7 +303,7 @@ void workers_leave(struct worker *worker)
 
 int worker_open(struct worker *worker, char *error, size_t error_size)
 {
-	int r = worker_spool_open(worker, error, error_size);
+	int r = worker->spool.spool ? 0 : worker_spool_open(worker, error, error_size);
 
 	if (!r)
 		r = worker->sink.ops->open(&worker->sink, error, error_size);

@@ -51,8 +51,8 @@ enum worker_begin {
  * worker_new - a sink; the thread comes with worker_start()
  * @config: kept
  * @origin: copied, what it points to is kept; or NULL
- * @begin: WORKER_AT_ONCE: its outside is open now; otherwise the thread opens it, and what the worker
- *	was given is lost if that fails
+ * @begin: WORKER_AT_ONCE: its outside is open now; otherwise the thread opens it, and tries again, as it does
+ *	when the outside takes nothing, if that fails
  * @error: one sentence when the result is negative
  */
 int worker_new(const struct config_sink *config, const struct sink_origin *origin, enum worker_begin begin,

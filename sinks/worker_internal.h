@@ -1,6 +1,6 @@
 /*
  * One worker from inside: the part of it that other threads touch, under its
- * lock (worker.c), and the thread's own (worker_thread.c).
+ * lock (worker.c), and the thread's own (worker_thread.c, worker_step.c).
  */
 #ifndef CUDATAP_WORKER_INTERNAL_H
 #define CUDATAP_WORKER_INTERNAL_H
@@ -109,7 +109,36 @@ uint64_t worker_spool_until(const struct worker *worker);
 /** worker_spool_direct - may lines of the queue be written without having been in the spool? */
 bool worker_spool_direct(const struct worker *worker);
 
-/* worker_thread.c */
+/* ---- worker_step.c: what comes next; under the lock ---- */
+
+/* The thread's next step, and what it needs. */
+enum step_kind {
+	STEP_SLEEP,
+	STEP_AGAIN, /* there is something new for the spool */
+	STEP_TICK,
+	STEP_REOPEN,
+	STEP_ROTATE,
+	STEP_LOSS,
+	STEP_LINES,
+	STEP_SPOOLED, /* lines out of the spool */
+	STEP_END
+};
+
+struct step {
+	enum step_kind kind;
+	uint64_t until_ns; /* SLEEP */
+	const struct line *lines;
+	size_t n;
+};
+
+/** worker_next_step - what the thread is to do now */
+struct step worker_next_step(struct worker *worker, uint64_t now);
+/** worker_offer - the next lines to be written, if there are any (@step->n), @max at most */
+void worker_offer(struct worker *worker, struct step *step, size_t max);
+/** worker_loss_wanted - is there a loss to be told by @now? */
+bool worker_loss_wanted(const struct worker *worker, uint64_t now);
+
+/* ---- worker_thread.c ---- */
 
 /** worker_state - how the result changes what happens to the lines to come; under the lock */
 void worker_state(struct worker *worker, const struct sink_result *result);

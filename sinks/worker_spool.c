@@ -40,8 +40,8 @@ static bool may_say(struct worker *worker, int what)
 static void say_found(const struct worker *worker, uint64_t n)
 {
 	if (n)
-		log_msg("sink %s: %" PRIu64 " events of an earlier run are in spool %s; they go first",
-			worker->sink.name, n, worker->spool.path);
+		log_msg("sink %s: %" PRIu64 " events were left in spool %s; they go first", worker->sink.name,
+			n, worker->spool.path);
 }
 
 /* Losses of the spool into the counters. Under the lock. */

@@ -1,4 +1,4 @@
-/* The thread of one sink: what to do next, doing it, and accounting for it. */
+/* The thread of one sink: doing what comes next, and accounting for it. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -69,26 +69,6 @@ int sink_poll(struct sink *sink, int fd, short events, uint64_t timeout_ns)
 			return 0;
 	}
 }
-
-/* The thread's next step, and what it needs. */
-enum step_kind {
-	STEP_SLEEP,
-	STEP_AGAIN, /* there is something new for the spool */
-	STEP_TICK,
-	STEP_REOPEN,
-	STEP_ROTATE,
-	STEP_LOSS,
-	STEP_LINES,
-	STEP_SPOOLED, /* lines out of the spool */
-	STEP_END
-};
-
-struct step {
-	enum step_kind kind;
-	uint64_t until_ns; /* SLEEP */
-	const struct line *lines;
-	size_t n;
-};
 
 static void stall_message(struct worker *worker, const struct sink_result *result, uint64_t now)
 {
@@ -308,124 +288,6 @@ static void do_sleep(struct worker *worker, uint64_t until_ns)
 		do_tick(worker);
 }
 
-/* Under the lock: is there a loss to be told by now? */
-static bool loss_wanted(const struct worker *worker, uint64_t now)
-{
-	return worker->all->encode_loss && losses_any(&worker->losses) && now >= worker->loss_ns;
-}
-
-/* Under the lock: is it time for a loss event? */
-static bool loss_due(const struct worker *worker, uint64_t now, bool stopping)
-{
-	if (worker->loss_line.len)
-		return true;
-	if (worker->partial || (worker->stalled && (worker->queue.events || worker->counters.spooled)))
-		return false; /* the line that waits comes first */
-	if (stopping && !worker->queue.events)
-		return loss_wanted(worker, SINK_NEVER) && !worker->loss_failed;
-	return loss_wanted(worker, now);
-}
-
-/* Under the lock: while stalled, whether to go on waiting (or to give up). */
-static bool pausing(struct worker *worker, uint64_t now, bool stopping, struct step *step)
-{
-	if (now >= worker->retry_ns)
-		return false;
-	if (stopping && !worker->sink.ops->patient) {
-		step->kind = STEP_END;
-		if (worker->last_try)
-			return true;
-		worker->last_try = true;
-		return false;
-	}
-	step->kind = worker_spool_more(worker) ? STEP_AGAIN : STEP_SLEEP;
-	step->until_ns = min_u64(step->until_ns, min_u64(worker->retry_ns, worker_spool_until(worker)));
-	worker->sleeping = worker->spool.spool != NULL;
-	return true;
-}
-
-/* Lines of the spool: which were looked at is known since the turn. */
-static void offer_spooled(struct worker *worker, struct step *step, size_t max)
-{
-	size_t n = worker->spool.n < max ? worker->spool.n : max;
-
-	step->kind = STEP_SPOOLED;
-	step->lines = worker->spool.lines;
-	step->n = lines_within(step->lines, n, worker->sink.ops->batch_bytes);
-	step->n = step->n ? step->n : 1;
-	if (worker->sink.ops->async) {
-		worker->counters.spooled -= step->n;
-		worker->counters.in_flight += step->n;
-	}
-}
-
-static void offer(struct worker *worker, struct step *step, size_t max)
-{
-	if (worker->spool.n && !worker->held) {
-		offer_spooled(worker, step, max);
-		return;
-	}
-	if (worker->spool.spool && !worker_spool_direct(worker))
-		return;
-	if (worker->spool.spool && !worker->spool.failing)
-		max = 1; /* only the line that is partly out */
-	step->n = queue_peek(&worker->queue, worker->array, max, worker->sink.ops->batch_bytes, &step->lines);
-	if (!step->n)
-		return;
-	step->kind = STEP_LINES;
-	worker->held = step->n;
-	if (worker->sink.ops->async) {
-		worker->offered = step->n;
-		worker->counters.in_flight += step->n;
-	}
-}
-
-/* Under the lock: what to do next. */
-static struct step next_step(struct worker *worker, uint64_t now)
-{
-	uint64_t deadline = atomic_load(&worker->deadline_ns);
-	bool stopping = deadline != SINK_NEVER;
-	struct step step = {.kind = STEP_END, .until_ns = deadline};
-
-	worker->sleeping = false;
-	if (worker->closed || now >= deadline)
-		return step;
-	if (worker->reopen) {
-		worker->reopen = false;
-		step.kind = STEP_REOPEN;
-		return step;
-	}
-	if (worker->rotate) {
-		worker->rotate = false;
-		step.kind = STEP_ROTATE;
-		return step;
-	}
-	if (pausing(worker, now, stopping, &step))
-		return step;
-	if (worker->sink.ops->tick_ns && now >= worker->tick_ns) {
-		step.kind = STEP_TICK;
-		return step;
-	}
-	if (loss_due(worker, now, stopping)) {
-		step.kind = STEP_LOSS;
-		return step;
-	}
-	/* A pipe that is always full always has half a line in it: end that line, then tell the loss. */
-	offer(worker, &step, worker->partial && loss_wanted(worker, now) ? 1 : WORKER_LINES);
-	if (!step.n && worker_spool_more(worker))
-		step.kind = STEP_AGAIN;
-	if (step.kind == STEP_AGAIN || step.n || (stopping && !worker->spool.returned))
-		return step;
-	step.kind = STEP_SLEEP;
-	step.until_ns = min_u64(step.until_ns, worker_spool_until(worker));
-	if (worker->sink.ops->tick_ns)
-		step.until_ns = min_u64(step.until_ns, worker->tick_ns);
-	if (loss_wanted(worker, SINK_NEVER))
-		step.until_ns = min_u64(step.until_ns, worker->loss_ns);
-	worker->sleeping = true;
-	return step;
-}
-
 /* A line that is partly out when the time is up gets a little more: half a line breaks its reader. */
 static void finish_line(struct worker *worker)
 {
@@ -435,7 +297,7 @@ static void finish_line(struct worker *worker)
 
 		pthread_mutex_lock(&worker->lock);
 		if (!worker->closed && !worker->loss_line.len)
-			offer(worker, &step, 1);
+			worker_offer(worker, &step, 1);
 		pthread_mutex_unlock(&worker->lock);
 		if (step.n)
 			do_lines(worker, &step);
@@ -455,7 +317,7 @@ static bool untold(struct worker *worker, uint64_t deadline)
 	bool any;
 
 	pthread_mutex_lock(&worker->lock);
-	any = !worker->closed && !worker->loss_failed && loss_wanted(worker, SINK_NEVER);
+	any = !worker->closed && !worker->loss_failed && worker_loss_wanted(worker, SINK_NEVER);
 	pthread_mutex_unlock(&worker->lock);
 	return any && worker_now() < deadline;
 }
@@ -538,11 +400,10 @@ static bool once_more(struct worker *worker)
 	return worker->spool.returned && worker_now() < deadline;
 }
 
-/* Until the outside is this sink's, and open. Returns whether it is. */
-static bool worker_begin(struct worker *worker)
+/* Until the outside is no other sink's. Returns whether it was in time. */
+static bool wait_for_turn(struct worker *worker)
 {
 	struct pollfd nothing = {.fd = -1};
-	char error[512] = "";
 
 	while (atomic_load(&worker->waits)) {
 		uint64_t deadline = atomic_load(&worker->deadline_ns);
@@ -551,14 +412,57 @@ static bool worker_begin(struct worker *worker)
 			return false;
 		worker_poll(worker, &nothing, deadline);
 	}
-	if (worker->opened || !worker_open(worker, error, sizeof(error)))
-		return true;
-	log_msg("%s; what it is given is lost", error);
+	return true;
+}
+
+/* The outside cannot be opened: that is a stall like others. What its spool takes goes there meanwhile. */
+static void wait_to_open(struct worker *worker, int error)
+{
+	const struct sink_result closed = {.status = SINK_STALLED,
+					   .reason = error == -ENOSPC || error == -EDQUOT ? SINK_DISK_FULL
+											  : SINK_IO_ERROR};
+	struct pollfd nothing = {.fd = -1};
+
 	pthread_mutex_lock(&worker->lock);
-	worker->gone = true;
-	worker_close(worker, SINK_FATAL);
+	worker_state(worker, &closed);
 	pthread_mutex_unlock(&worker->lock);
-	return false;
+	worker->told = true; /* by whoever knows what failed */
+	worker_pace(worker, &closed);
+	while (worker_now() < worker->retry_ns && atomic_load(&worker->deadline_ns) == SINK_NEVER) {
+		uint64_t until = worker->spool.spool ? worker_spool_wait(worker) : SINK_NEVER;
+
+		worker_poll(worker, &nothing, min_u64(until, worker->retry_ns));
+	}
+}
+
+/*
+ * Until the outside is this sink's, and open. Returns whether it is. Who has had to wait for it has no
+ * predecessor any more that could stay in its place: it tries again, as one does that was open.
+ */
+static bool worker_begin(struct worker *worker)
+{
+	char error[512] = "";
+	bool told = false;
+	int r;
+
+	if (worker->opened)
+		return true;
+	if (!wait_for_turn(worker))
+		return false;
+	while ((r = worker_open(worker, error, sizeof(error)))) {
+		if (!told)
+			log_msg("%s; trying again, events wait in the %s, what does not fit there is lost",
+				error, worker->spool.spool ? "spool" : "queue");
+		told = true;
+		if (atomic_load(&worker->deadline_ns) != SINK_NEVER)
+			break; /* that was the last time */
+		wait_to_open(worker, r);
+	}
+	if (!r && told)
+		log_msg("sink %s: it is open now", worker->sink.name);
+	worker->told = false;
+	worker->retry_ns = worker->pause_ns = 0;
+	return !r;
 }
 
 static void worker_run(struct worker *worker)
@@ -571,7 +475,7 @@ static void worker_run(struct worker *worker)
 		if (worker->spool.spool)
 			worker_spool_turn(worker);
 		pthread_mutex_lock(&worker->lock);
-		step = next_step(worker, now);
+		step = worker_next_step(worker, now);
 		pthread_mutex_unlock(&worker->lock);
 		switch (step.kind) {
 		case STEP_SLEEP:

@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "log.h"
+#include "signals.h"
 #include "trace/trace.h"
 #include "verbs.h"
 
@@ -27,18 +28,21 @@ static int trace(const struct cli *cli)
 	struct config *config;
 	int code = EXIT_USAGE;
 
+	signals_may_end(cli->command);
 	if (!cli_load(cli, stderr, &paths, &config))
 		code = trace_run(config, &paths, cli);
 	config_strings_free(&paths);
 	return code;
 }
 
+/* The others only look and say: no signal has to be prepared for. */
 static int run(const struct cli *cli)
 {
 	size_t i;
 
 	if (!cli->verb)
 		return trace(cli);
+	signals_release(&cli->origin->mask);
 	for (i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
 		if (!strcmp(cli->verb, verbs[i].name))
 			return verbs[i].run(cli);
@@ -61,9 +65,12 @@ int main(int argc, char **argv)
 {
 	struct launch_origin origin;
 	struct cli cli;
+	sigset_t mask;
 	int code;
 
+	signals_hold(&mask);
 	launch_origin_take(&origin);
+	origin.mask = mask;
 	fill_standard_descriptors();
 	/* a closed pipe is an error of write(2), told by the sink that met it */
 	signal(SIGPIPE, SIG_IGN);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 static const char *const kinds[] = {"void",   "hex",  "int",    "uint",  "float", "enum",
-				    "struct", "dim3", "string", "chars", "bytes"};
+				    "struct", "dim3", "string", "chars", "bytes", "union"};
 static const char *const wheres[] = {"reg", "stack", "ref", "stackref", "unreadable"};
 static const char *const derefs[] = {"", "in", "out"};
 static const char *const rets[] = {"status", "pointer", "string", "void", "value", "sret"};
@@ -37,6 +37,34 @@ static void types(void)
 	printf("]");
 }
 
+static void field(const struct table_field *f)
+{
+	printf("{");
+	text("name", f->name);
+	printf(",\"type\":%u,\"offset\":%u,\"count\":%u}", f->type, f->offset, f->count);
+}
+
+static void unions(void)
+{
+	printf(",\"unions\":[");
+	for (unsigned i = 0; i < table_nunions; i++) {
+		const struct table_union *u = &table_unions[i];
+
+		printf("%s{", i ? "," : "");
+		text("name", u->name);
+		printf(",\"tag\":%u,\"variants\":[", u->tag);
+		for (unsigned j = 0; j < u->count; j++) {
+			const struct table_variant *v = &table_variants[u->first + j];
+
+			printf("%s{\"value\":%d,\"field\":", j ? "," : "", v->value);
+			field(&table_fields[v->field]);
+			printf("}");
+		}
+		printf("]}");
+	}
+	printf("]");
+}
+
 static void structs(void)
 {
 	printf(",\"structs\":[");
@@ -47,11 +75,8 @@ static void structs(void)
 		text("name", s->name);
 		printf(",\"size\":%u,\"fields\":[", s->size);
 		for (unsigned j = 0; j < s->count; j++) {
-			const struct table_field *f = &table_fields[s->first + j];
-
-			printf("%s{", j ? "," : "");
-			text("name", f->name);
-			printf(",\"type\":%u,\"offset\":%u,\"count\":%u}", f->type, f->offset, f->count);
+			printf("%s", j ? "," : "");
+			field(&table_fields[s->first + j]);
 		}
 		printf("]}");
 	}
@@ -145,6 +170,7 @@ int main(void)
 	printf("{");
 	types();
 	structs();
+	unions();
 	enums();
 	rows();
 	errors();

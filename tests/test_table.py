@@ -161,9 +161,10 @@ def union_paths():
     paths = {}
     for line in (ROOT / "tools/table/unions.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
-            record, field, member = line.split()
+            record, field, *words = line.split()
+            members = words if len(words) == 1 else {word.split("=")[1] for word in words[2:]}
             if field != "-":
-                paths[(record, member)] = f"{field}.{member}"
+                paths.update({(record, member): f"{field}.{member}" for member in members})
     return paths
 
 
@@ -180,6 +181,16 @@ FIELD = """
 """
 
 
+def members(table, struct):
+    """A structure's fields; in the place of a union with a tag, all that it can be."""
+    for field in struct["fields"]:
+        kind = table["types"][field["type"]]
+        if kind["kind"] == "union":
+            yield from (variant["field"] for variant in table["unions"][kind["ref"]]["variants"])
+        else:
+            yield field
+
+
 def struct_asserts(table, type_id, counted, required, words):
     """What must hold for one type and those nested in it."""
     kind = table["types"][type_id]
@@ -187,7 +198,7 @@ def struct_asserts(table, type_id, counted, required, words):
     if kind["kind"] == "struct":
         struct = table["structs"][kind["ref"]]
         end = 0
-        for field in struct["fields"]:
+        for field in members(table, struct):
             path = union_paths().get((struct["name"], field["name"]), field["name"])
             size = table["types"][field["type"]]["size"] * (field["count"] or 1)
             yield f"FIELD({name}, {path}, {field['offset']}, {size}, {int(required)});"
@@ -247,6 +258,23 @@ def test_every_enumerator_is_from_a_header(table, preprocessed):
         values = [v for _, v in enum["values"]]
         assert values == sorted(set(values)), enum["name"]
         assert not [n for n, _ in enum["values"] if n not in words], enum["name"]
+
+
+def test_tags_have_members(table):
+    """Every enumerator of a union's tag brings a member, but for kinds of nodes that have no parameters."""
+    without = {"Empty", "EMPTY", "Reserved16", "RESERVED_16", "ExternalEngine", "EXTERNAL_ENGINE"}
+    newest = {}
+    for struct in table["structs"]:
+        kinds = [table["types"][f["type"]] for f in struct["fields"]]
+        for union in (table["unions"][kind["ref"]] for kind in kinds if kind["kind"] == "union"):
+            tag = next(f for f in struct["fields"] if f["offset"] == union["tag"])
+            assert table["types"][tag["type"]]["kind"] == "enum", struct["name"]
+            newest.setdefault(struct["name"], []).append((union, table["enums"][table["types"][tag["type"]]["ref"]]))
+    assert set(newest) == {"cudaGraphNodeParams", "CUgraphNodeParams_st"}
+    for name, found in newest.items():
+        known = {v["value"] for union, _ in found for v in union["variants"]}
+        names = [n for n, value in found[0][1]["values"] if value not in known]
+        assert {re.sub("cudaGraphNodeType|CU_GRAPH_NODE_TYPE_", "", n) for n in names} <= without, name
 
 
 def redeclare(table, row):

@@ -108,7 +108,22 @@ def read_layouts(headers, resolver):
 
 
 def read_unions(path):
-    return {(r, "" if f == "-" else f): m for r, f, m in rows.read_lines(path)}
+    unions = {}
+    for record, field, what, *pairs in rows.read_lines(path):
+        choice = model.Choice(member=what)
+        if pairs:
+            members = dict(pair.split("=") for pair in " ".join(pairs).split())
+            choice = model.Choice(tag=what.removeprefix("by "), members=members)
+        unions[(record, "" if field == "-" else field)] = choice
+    return unions
+
+
+def check_unions(unions, majors):
+    """Every word of unions.txt is one of some header."""
+    known = {n for h in majors for n in [*h.values, *(f for r in h.records.values() for f, _ in r.fields)]}
+    words = {w for c in unions.values() for w in [c.member, c.tag, *c.members, *c.members.values()] if w}
+    if words - known:
+        raise SystemExit(f"mktable: unions.txt: no header has {' '.join(sorted(words - known))}")
 
 
 def no_rows(path):
@@ -194,7 +209,9 @@ def main():
     arguments = parse_arguments()
     exports = read_exports(arguments)
     driver_exports = set(arguments.driver_exports.read_text().split())
-    majors, resolvers = read_all_headers(arguments, read_unions(DATA / "unions.txt"))
+    unions = read_unions(DATA / "unions.txt")
+    majors, resolvers = read_all_headers(arguments, unions)
+    check_unions(unions, majors)
     param_rules = rows.read_param_rules(DATA / "params.txt")
     builders = {h.major: rows.Builder(h, resolvers[h.major], param_rules) for h in majors}
     all_rows = runtime_rows(majors, builders, exports) + driver_rows(majors, builders, driver_exports)

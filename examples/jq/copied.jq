@@ -1,5 +1,5 @@
 # How many bytes went which way, and how fast? A rate means something for calls that wait for the copy.
-[inputs | select(.type == "call" and .status == "ok" and .direction and .bytes)]
+[inputs | select(.type == "call" and .family == "transfer" and .status == "ok" and .direction and .bytes)]
 | group_by(.direction)
 | map({direction: .[0].direction, copies: length, bytes: (map(.bytes) | add),
        waited: (map(select(.func | test("Async") | not)))})

@@ -169,6 +169,16 @@ static bool place(const struct call *call, const struct table_operand *op, uint6
 	       operand_value(call, &op[operand_of[type]], ret_value);
 }
 
+/* Does the member of a union hold that the keys behind this one are of? */
+static bool when(const struct call *call, const struct table_key *key)
+{
+	const struct table_operand *op = &table_operands[key->operand];
+	uint64_t tag, value;
+
+	return key->noperands == 2 && operand_value(call, &op[0], &tag) &&
+	       operand_value(call, &op[1], &value) && tag == value;
+}
+
 static bool evaluate(const struct call *call, const struct table_key *key, uint64_t *ret_value)
 {
 	const struct table_operand *op = &table_operands[key->operand];
@@ -193,6 +203,7 @@ static bool evaluate(const struct call *call, const struct table_key *key, uint6
 	case TABLE_PLACE:
 		return key->noperands == 4 && place(call, op, ret_value);
 	case TABLE_DIM:
+	case TABLE_EQUAL:
 		break;
 	}
 	return false;
@@ -241,7 +252,7 @@ static bool make_one(struct call *call, const struct table_key *key)
 		return value <= TABLE_P2P;
 	case TABLE_KEY_DEVICE:
 		keys->device = (int32_t)value;
-		return true;
+		return keys->device >= 0; /* cudaCpuDeviceId, cudaInvalidDeviceId and the like name none */
 	case TABLE_KEY_STREAM:
 		keys->stream =
 			!value && call->row->flags & TABLE_PER_THREAD_STREAM ? PER_THREAD_STREAM : value;
@@ -266,9 +277,12 @@ static bool make_one(struct call *call, const struct table_key *key)
 void keys_make(struct call *call)
 {
 	const struct table_key *key = &table_keys[call->row->key];
+	bool holds = true;
 	unsigned i;
 
 	for (i = 0; i < call->row->nkeys; i++)
-		if (make_one(call, &key[i]))
+		if (key[i].key == TABLE_KEY_WHEN)
+			holds = when(call, &key[i]);
+		else if (holds && make_one(call, &key[i]))
 			call->keys.present |= 1u << key[i].key;
 }

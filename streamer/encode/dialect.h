@@ -38,7 +38,7 @@ struct dialect {
 		char *(*put)(char *p, const struct fragments *f, const struct table_type *type,
 			     const void *data);
 		unsigned max;
-	} scalars[TABLE_BYTES + 1];
+	} scalars[TABLE_UNION + 1];
 	struct enclosure text, array, object;
 	/* of a member with a name: KEY_OPEN name KEY_CLOSE value, then member_close */
 	const char *key_open, *key_close;

@@ -83,6 +83,7 @@ void fragments_add_env(struct fragments *f, const struct encoder_options *option
 /* ---- how much of the table there is ---- */
 
 static void note_struct(struct fragments *f, const struct table_type *type, unsigned depth);
+static void note_union(struct fragments *f, const struct table_type *type, unsigned depth);
 
 static void note_type(struct fragments *f, unsigned index, unsigned depth)
 {
@@ -92,6 +93,8 @@ static void note_type(struct fragments *f, unsigned index, unsigned depth)
 		f->nenums = (size_t)type->ref + 1;
 	if (type->kind == TABLE_STRUCT && depth < 16)
 		note_struct(f, type, depth + 1);
+	if (type->kind == TABLE_UNION && depth < 16)
+		note_union(f, type, depth + 1);
 }
 
 static void note_struct(struct fragments *f, const struct table_type *type, unsigned depth)
@@ -102,6 +105,19 @@ static void note_struct(struct fragments *f, const struct table_type *type, unsi
 		f->nfields = (size_t)structure->first + structure->count;
 	for (unsigned i = 0; i < structure->count; i++)
 		note_type(f, table_fields[structure->first + i].type, depth);
+}
+
+static void note_union(struct fragments *f, const struct table_type *type, unsigned depth)
+{
+	const struct table_union *u = &table_unions[type->ref];
+
+	for (unsigned i = 0; i < u->count; i++) {
+		uint16_t field = table_variants[u->first + i].field;
+
+		if (field >= f->nfields)
+			f->nfields = (size_t)field + 1;
+		note_type(f, table_fields[field].type, depth);
+	}
 }
 
 /* The table does not say how many parameters, fields and enumerations it has: as many as rows reach. */

@@ -103,8 +103,8 @@ static void write_elements(struct writer *w, const struct table_type *type, cons
 	close_members(w, around, start);
 }
 
-static void write_field(struct writer *w, const struct table_field *field, const char *data, size_t len,
-			unsigned nesting)
+static void write_plain_field(struct writer *w, const struct table_field *field, const char *data, size_t len,
+			      unsigned nesting)
 {
 	const struct table_type *type = &table_types[field->type];
 	struct fragment key = w->f->fields[field - table_fields];
@@ -125,6 +125,18 @@ static void write_field(struct writer *w, const struct table_field *field, const
 		w->p = start;
 	else
 		w->p = put_member_close(w->p, w->f->dialect);
+}
+
+/* A union is its member's field, or none. */
+static void write_field(struct writer *w, const struct table_field *field, const char *data, size_t len,
+			unsigned nesting)
+{
+	const struct table_type *type = &table_types[field->type];
+
+	if (type->kind == TABLE_UNION)
+		field = table_member(&table_unions[type->ref], data, len);
+	if (field)
+		write_plain_field(w, field, data, len, nesting);
 }
 
 static void write_struct(struct writer *w, const struct table_struct *structure, const char *data, size_t len,

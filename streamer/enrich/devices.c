@@ -25,16 +25,23 @@ static const struct rule {
 	{TABLE_RUNTIME, "cudaGLSetGLDevice", REC_FOLLOW_DEVICE, "device", NULL},
 	{TABLE_RUNTIME, "cudaVDPAUSetVDPAUDevice", REC_FOLLOW_DEVICE, "device", NULL},
 	{TABLE_RUNTIME, "cudaSetValidDevices", REC_FOLLOW_UNKNOWN, NULL, NULL},
+	{TABLE_RUNTIME, "cudaInitDevice", REC_FOLLOW_KEEP, NULL, NULL},
+	{TABLE_RUNTIME, "cudaDeviceReset", REC_FOLLOW_KEEP, NULL, NULL},
+	{TABLE_RUNTIME, "cudaThreadExit", REC_FOLLOW_KEEP, NULL, NULL},
 	{TABLE_RUNTIME, "cudaGetDevice", REC_FOLLOW_DEVICE_OUT, "device", NULL},
 	{TABLE_DRIVER, "cuCtxGetDevice", REC_FOLLOW_DEVICE_OUT, "device", NULL},
 	{TABLE_DRIVER, "cuDevicePrimaryCtxRetain", REC_FOLLOW_RETAIN, "pctx", "dev"},
 	{TABLE_DRIVER, "cuCtxCreate", REC_FOLLOW_CREATE, "pctx", "dev"},
 	{TABLE_DRIVER, "cuGLCtxCreate", REC_FOLLOW_CREATE, "pCtx", "device"},
 	{TABLE_DRIVER, "cuVDPAUCtxCreate", REC_FOLLOW_CREATE, "pCtx", "device"},
+	{TABLE_DRIVER, "cuGreenCtxCreate", REC_FOLLOW_RETAIN, "phCtx", "dev"},
+	{TABLE_DRIVER, "cuGreenCtxDestroy", REC_FOLLOW_DESTROY, "hCtx", NULL},
+	{TABLE_DRIVER, "cuCtxFromGreenCtx", REC_FOLLOW_SAME, "pContext", "hCtx"},
 	{TABLE_DRIVER, "cuCtxSetCurrent", REC_FOLLOW_SET, "ctx", NULL},
 	{TABLE_DRIVER, "cuCtxPushCurrent", REC_FOLLOW_PUSH, "ctx", NULL},
 	{TABLE_DRIVER, "cuCtxPopCurrent", REC_FOLLOW_POP, NULL, NULL},
 	{TABLE_DRIVER, "cuCtxDestroy", REC_FOLLOW_DESTROY, "ctx", NULL},
+	{TABLE_DRIVER, "cuCtxDetach", REC_FOLLOW_UNKNOWN, NULL, NULL},
 };
 #define NRULES (sizeof(rules) / sizeof(rules[0]))
 

@@ -94,7 +94,8 @@ static inline void process_count(struct process *process, const struct call *cal
 
 	process->total.calls++;
 	process->total.errors += call->status == CALL_ERROR;
-	if ((call->keys.present & moves) == moves && call->status == CALL_OK)
+	if ((call->keys.present & moves) == moves && call->status == CALL_OK &&
+	    !(call->row->flags & TABLE_OF_GRAPH))
 		process->total.bytes[call->keys.direction] += (uint64_t)call->keys.bytes;
 }
 

@@ -155,7 +155,7 @@ static void reset_signals(const struct launch_origin *origin)
 		sigaction(sig, &action, NULL); /* KILL, STOP and libc's own say no */
 	}
 	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigprocmask(SIG_SETMASK, origin ? &origin->mask : &none, NULL);
 }
 
 static _Noreturn void fail(const struct child_plan *plan, enum child_step step, int error)

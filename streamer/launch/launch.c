@@ -49,6 +49,7 @@ void launch_origin_take(struct launch_origin *origin)
 	for (int fd = 0; fd < LAUNCH_MAX_FD; fd++)
 		if (fcntl(fd, F_GETFD) >= 0)
 			origin->descriptors[fd / 64] |= 1ull << fd % 64;
+	sigprocmask(SIG_BLOCK, NULL, &origin->mask);
 	sigemptyset(&origin->ignored);
 	for (int sig = 1; sig <= SIGRTMAX; sig++)
 		if (sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN)

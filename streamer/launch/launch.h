@@ -83,6 +83,7 @@ int launch_user_sudo(struct launch_user *user);
 
 struct launch_origin {
 	sigset_t ignored; /* nohup and friends: stay ignored */
+	sigset_t mask;    /* blocked */
 	/* bit per descriptor that was open: the command gets these and no others, whatever libraries
 	 * open without O_CLOEXEC */
 	uint64_t descriptors[LAUNCH_MAX_FD / 64];
@@ -103,7 +104,7 @@ struct launch_options {
 	const struct launch_user *user;     /* NULL: as cudatap itself */
 	bool stdout_to_stderr;              /* the command's stdout goes to stderr */
 	bool hold;                          /* false: run without the filter (for tests and --no-hold) */
-	const struct launch_origin *origin; /* NULL: every signal default, limits as they are now */
+	const struct launch_origin *origin; /* NULL: signals default, none blocked, limits as now */
 	int patience_ms;                    /* 0: LAUNCH_PATIENCE_MS */
 	launch_program_fn on_program;       /* or NULL */
 	void *program_ctx;
@@ -114,8 +115,8 @@ struct launch_options {
  * @error: one sentence for the user when the result is negative
  *
  * The child waits until launch_go(), so that probes can be attached first.
- * Signals are reset to default (but for those ignored in @origin) and
- * unblocked in the child; capabilities are not passed on; descriptors of
+ * Signals are reset to default in the child (but for those ignored in @origin),
+ * and blocked are those that @origin says; capabilities are not passed on; descriptors of
  * cudatap do not leak into it. With a user: its groups, and HOME, SHELL, USER,
  * LOGNAME; the working directory stays. Variables that the dynamic loader
  * hides from a program with file capabilities (LD_LIBRARY_PATH, ...) reach the

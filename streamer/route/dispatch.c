@@ -84,7 +84,7 @@ static int make_encoders(struct dispatch *dispatch, const struct forms *forms, c
 	return 0;
 }
 
-int dispatch_new(const struct config *config, const struct forms *forms, const uint8_t *bits, const char *run,
+int dispatch_new(const struct config *config, const struct forms *forms, const char *run,
 		 struct dispatch **ret_dispatch, char *error, size_t error_size)
 {
 	struct dispatch *dispatch = calloc(1, sizeof(*dispatch));
@@ -93,8 +93,7 @@ int dispatch_new(const struct config *config, const struct forms *forms, const u
 	snprintf(error, error_size, "out of memory");
 	if (dispatch) {
 		dispatch->config = config;
-		memcpy(dispatch->bits, bits, config->nsinks);
-		err = gate_new(config->sinks, bits, config->nsinks, &dispatch->gate);
+		err = gate_new(config->sinks, config->nsinks, &dispatch->gate);
 	}
 	if (!err)
 		err = rules_new(config, &dispatch->rules);
@@ -132,7 +131,7 @@ static const struct config_sink *sink_named(const struct config *config, const c
 
 static struct encoder *find_encoder(const struct dispatch *dispatch, const struct config_sink *sink)
 {
-	uint8_t bit = dispatch->bits[sink - dispatch->config->sinks];
+	size_t bit = (size_t)(sink - dispatch->config->sinks);
 
 	for (size_t i = 0; i < dispatch->n; i++)
 		if (dispatch->sinks[i] >> bit & 1)

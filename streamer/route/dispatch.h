@@ -15,7 +15,6 @@ _Static_assert(FORMS_MAX <= THREAD_PREFIXES, "each form keeps what it says of a 
 
 struct dispatch {
 	const struct config *config;              /* kept */
-	uint8_t bits[FORMS_MAX_SINKS];            /* of each of its sinks */
 	struct rules *rules;                      /* NULL: every call becomes an event */
 	struct gate *gate;                        /* NULL: every sink takes every call */
 	size_t n;                                 /* forms */
@@ -26,12 +25,12 @@ struct dispatch {
 
 /**
  * dispatch_new - for the sinks of a configuration
- * @forms: of config->sinks; @bits: [config->nsinks], which bit each has in sets of sinks
+ * @forms: of config->sinks
  * @run: copied
  * @error: one sentence for the user when the result is negative
  * Returns 0 or a negative errno.
  */
-int dispatch_new(const struct config *config, const struct forms *forms, const uint8_t *bits, const char *run,
+int dispatch_new(const struct config *config, const struct forms *forms, const char *run,
 		 struct dispatch **ret_dispatch, char *error, size_t error_size);
 void dispatch_free(struct dispatch *dispatch);
 

@@ -1,12 +1,14 @@
 /* Which sinks a call is for. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gate.h"
 #include "rate.h"
 
 /* A sink that does not take everything. */
 struct door {
+	const char *name;
 	uint64_t sink; /* its bit */
 	struct filter *filter;
 	struct rate rate;
@@ -22,7 +24,7 @@ static bool takes_all(const struct door *door)
 	return !door->filter && !door->rate.per_second;
 }
 
-int gate_new(const struct config_sink *sinks, const uint8_t *bits, size_t n, struct gate **ret_gate)
+int gate_new(const struct config_sink *sinks, size_t n, struct gate **ret_gate)
 {
 	struct gate *gate = calloc(1, sizeof(*gate) + n * sizeof(gate->doors[0]));
 	int r = gate ? 0 : -ENOMEM;
@@ -30,7 +32,8 @@ int gate_new(const struct config_sink *sinks, const uint8_t *bits, size_t n, str
 	for (size_t i = 0; i < n && !r; i++) {
 		struct door *door = &gate->doors[gate->ndoors];
 
-		door->sink = 1ull << bits[i];
+		door->name = sinks[i].name;
+		door->sink = 1ull << i;
 		rate_init(&door->rate, (uint64_t)sinks[i].rate_limit.events,
 			  (uint64_t)sinks[i].rate_limit.burst);
 		r = filter_make(&sinks[i].filter, &door->filter);
@@ -59,7 +62,7 @@ void gate_continue(struct gate *gate, const struct gate *before)
 			struct rate *rate = &gate->doors[i].rate;
 			const struct rate *old = &before->doors[j].rate;
 
-			if (gate->doors[i].sink == before->doors[j].sink &&
+			if (!strcmp(gate->doors[i].name, before->doors[j].name) &&
 			    rate->per_second == old->per_second && rate->full == old->full)
 				*rate = *old;
 		}

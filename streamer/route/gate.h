@@ -8,12 +8,11 @@
 struct gate;
 
 /**
- * gate_new - of these sinks
- * @bits: [n], which bit each has in sets of sinks
+ * gate_new - of these sinks, which are kept
  * Returns 0 with NULL in @ret_gate when every call is for all of them, or -ENOMEM.
  */
-int gate_new(const struct config_sink *sinks, const uint8_t *bits, size_t n, struct gate **ret_gate);
-/** gate_continue - sinks whose rate limit was the same before do not get a full bucket anew; NULL is fine for
+int gate_new(const struct config_sink *sinks, size_t n, struct gate **ret_gate);
+/** gate_continue - sinks of the same name and rate limit do not get a full bucket anew; NULL is fine for
  * both */
 void gate_continue(struct gate *gate, const struct gate *before);
 /** gate_free - NULL is fine */

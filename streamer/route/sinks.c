@@ -7,17 +7,23 @@
 
 static json_t *sink_object(const struct sink_counters *c)
 {
-	json_t *dropped = json_object();
+	json_t *dropped = json_object(), *object;
 
 	for (int r = 0; r < SINK_NREASONS; r++)
 		if (c->dropped[r])
 			json_object_set_new(dropped, sink_reason_names[r],
 					    json_integer((json_int_t)c->dropped[r]));
-	return json_pack("{sI sI sI so sI sI sI sI sI sI}", "received", (json_int_t)c->received, "recovered",
-			 (json_int_t)c->recovered, "delivered", (json_int_t)c->delivered, "dropped", dropped,
-			 "unknown", (json_int_t)c->unknown, "filtered", (json_int_t)c->filtered,
-			 "rate_limited", (json_int_t)c->rate_limited, "queued", (json_int_t)c->queued,
-			 "in_flight", (json_int_t)c->in_flight, "spooled", (json_int_t)c->spooled);
+	object =
+		json_pack("{sI sI sI so sI sI sI sI sI sI}", "received", (json_int_t)c->received, "recovered",
+			  (json_int_t)c->recovered, "delivered", (json_int_t)c->delivered, "dropped", dropped,
+			  "unknown", (json_int_t)c->unknown, "filtered", (json_int_t)c->filtered,
+			  "rate_limited", (json_int_t)c->rate_limited, "queued", (json_int_t)c->queued,
+			  "in_flight", (json_int_t)c->in_flight, "spooled", (json_int_t)c->spooled);
+	if (c->taken_over)
+		json_object_set_new(object, "taken_over", json_integer((json_int_t)c->taken_over));
+	if (c->handed_over)
+		json_object_set_new(object, "handed_over", json_integer((json_int_t)c->handed_over));
+	return object;
 }
 
 /* Over a long time sinks of any number of names may come and go, but a line has to hold them all. */

@@ -228,9 +228,8 @@ int stream_prepare(struct stream *stream, struct config *config, const bool *sam
 		err = fanout_prepare(stream->fanout, &sinks, &change->sinks, error, error_size);
 	}
 	if (!err)
-		err = dispatch_new(config, fanout_change_forms(change->sinks),
-				   fanout_change_bits(change->sinks), stream->run, &change->dispatch, error,
-				   error_size);
+		err = dispatch_new(config, fanout_change_forms(change->sinks), stream->run, &change->dispatch,
+				   error, error_size);
 	if (err)
 		stream_change_free(change);
 	else
@@ -432,17 +431,14 @@ static int open_sinks(struct stream *stream, char *error, size_t error_size)
 	struct config *config = stream->options.config;
 	const struct sink_origin origin = {config->host, stream->run};
 	const struct fanout_sinks sinks = {config->sinks, config->nsinks, config, &origin, NULL};
-	uint8_t bits[FORMS_MAX_SINKS];
 	struct forms forms;
 	int err;
 
 	err = fanout_open(&sinks, encode_sink_loss, stream, &stream->fanout, error, error_size);
 	if (err)
 		return err;
-	for (size_t i = 0; i < config->nsinks; i++)
-		bits[i] = (uint8_t)i;
-	forms_make(&forms, config->sinks, bits, config->nsinks);
-	return dispatch_new(config, &forms, bits, stream->run, &stream->dispatch, error, error_size);
+	forms_make(&forms, config->sinks, config->nsinks);
+	return dispatch_new(config, &forms, stream->run, &stream->dispatch, error, error_size);
 }
 
 int stream_new(const struct stream_options *options, struct stream **ret_stream, char *error,

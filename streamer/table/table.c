@@ -186,6 +186,27 @@ const char *table_enumerator(const struct table_enum *e, int64_t value)
 	return found ? found->name : NULL;
 }
 
+static int compare_variant(const void *key, const void *element)
+{
+	int32_t value = *(const int32_t *)key;
+	const struct table_variant *variant = element;
+
+	return (value > variant->value) - (value < variant->value);
+}
+
+const struct table_field *table_member(const struct table_union *u, const void *data, size_t len)
+{
+	const struct table_variant *found;
+	int32_t tag;
+
+	if (u->tag + sizeof(tag) > len)
+		return NULL;
+	memcpy(&tag, (const char *)data + u->tag, sizeof(tag));
+	found = bsearch(&tag, table_variants + u->first, u->count, sizeof(struct table_variant),
+			compare_variant);
+	return found ? &table_fields[found->field] : NULL;
+}
+
 /* Edit distance (Levenshtein) of two words of at most MAX_WORD letters, or `limit` + 1 if it is larger. */
 static unsigned distance(const char *a, size_t na, const char *b, size_t nb, unsigned limit)
 {

@@ -35,13 +35,14 @@ enum table_kind {
 	TABLE_STRING, /* const char *: the pointed-to text */
 	TABLE_CHARS,  /* char[n] inside a structure or buffer: text up to NUL */
 	TABLE_BYTES,  /* opaque bytes, printed as hex digits (uuid, ipc handles) */
+	TABLE_UNION,  /* `ref` = union; only of fields: printed as the member that its tag tells, if any */
 };
 
 struct table_type {
 	const char *name; /* C spelling: "cudaMemcpyKind", "void **" */
 	uint8_t kind;     /* enum table_kind */
 	uint16_t size;    /* bytes of one value */
-	uint16_t ref;     /* index of the enumeration or structure */
+	uint16_t ref;     /* index of the enumeration, structure or union */
 };
 
 struct table_enumerator {
@@ -65,6 +66,18 @@ struct table_struct {
 	const char *name;
 	uint16_t size;         /* where majors differ in what is not printed: the smallest */
 	uint16_t first, count; /* in table_fields[] */
+};
+
+/* A union of which another field of the structure around it, an enumeration, tells the member. */
+struct table_union {
+	const char *name;      /* of the structure */
+	uint16_t tag;          /* bytes from the structure's begin to the tag */
+	uint16_t first, count; /* in table_variants[], ascending by value */
+};
+
+struct table_variant {
+	int32_t value;  /* of the tag */
+	uint16_t field; /* the member, in table_fields[]: its offset is from the structure's begin */
 };
 
 /* Where an ABI puts a parameter. */
@@ -127,7 +140,9 @@ enum table_key_id {
 	TABLE_KEY_SHARED_BYTES,
 	TABLE_KEY_PTR,
 	TABLE_KEY_SRC_PTR,
-	TABLE_NKEYS
+	TABLE_NKEYS,
+	TABLE_KEY_WHEN = TABLE_NKEYS, /* no key: those behind it, up to the next one, hold where its two
+				       * operands are equal */
 };
 
 enum table_mode {
@@ -145,6 +160,7 @@ enum table_mode {
 			      * type is TABLE_LOCATION_DEVICE */
 	TABLE_PLACE,         /* operands are a CUmemorytype, and the host, device and array addresses, of
 			      * which it chooses one */
+	TABLE_EQUAL,         /* of TABLE_KEY_WHEN: a union's tag and the value that it must have */
 };
 
 /* cudaMemLocationTypeDevice and CU_MEM_LOCATION_TYPE_DEVICE */
@@ -178,6 +194,7 @@ struct table_key {
 #define TABLE_REPORTS_ERROR     (1 << 1) /* cudaGetLastError: ret is an older error */
 #define TABLE_TAIL              (1 << 2) /* jumps into `twin` of its own library, which is probed instead */
 #define TABLE_BRINGS_NAMES      (1 << 3) /* reads strings: needs the sleepable pair where there is one */
+#define TABLE_OF_GRAPH          (1 << 4) /* family graph: its payload is a node's, moved when the graph runs */
 
 struct table_row {
 	const char *symbol; /* exported: "cuMemAlloc_v2" */
@@ -220,6 +237,9 @@ extern const struct table_struct table_structs[];
 extern const unsigned table_nstructs;
 extern const struct table_field table_fields[];
 extern const unsigned table_nfields;
+extern const struct table_union table_unions[];
+extern const unsigned table_nunions;
+extern const struct table_variant table_variants[];
 extern const struct table_key table_keys[];
 extern const struct table_operand table_operands[];
 extern const char *const table_twins[]; /* exact driver symbols */
@@ -260,6 +280,14 @@ const struct table_error *table_error(enum table_api api, int32_t code);
 
 /** table_enumerator - name of an enumeration's value, or NULL */
 const char *table_enumerator(const struct table_enum *e, int64_t value);
+
+/**
+ * table_member - the member of a union that holds
+ * @u: the union
+ * @data, @len: the structure around it, as far as it is known
+ * Returns NULL where the tag is not known or has a value without a member.
+ */
+const struct table_field *table_member(const struct table_union *u, const void *data, size_t len);
 
 /**
  * table_nearest - the known word nearest to a mistyped one

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../signals.h"
 #include "internal.h"
 
 #define ORPHANS_NS  100000000   /* between two looks whether children are left */
@@ -339,34 +340,11 @@ static void on_release(struct trace *trace, uint32_t index)
 
 /* ---- life ---- */
 
-static void add_requests(sigset_t *set)
-{
-	sigaddset(set, SIGHUP);
-	sigaddset(set, SIGUSR1);
-	sigaddset(set, SIGUSR2);
-}
-
-void control_hold_requests(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	add_requests(&set);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
 static int open_signals(struct trace *trace)
 {
 	sigset_t set;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGQUIT);
-	add_requests(&set);
-	sigaddset(&set, SIGPIPE);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	sigdelset(&set, SIGPIPE);
+	signals_take(&set);
 	trace->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return trace->signal_fd < 0 ? -errno : watch(trace, trace->signal_fd, SIGNAL, 0);
 }

@@ -126,9 +126,6 @@ void release_look(struct trace *trace);
 
 /* control.c */
 
-/** control_hold_requests - HUP, USR1 and USR2 wait from now on: whoever rotates files does not know how far
- * the start has got */
-void control_hold_requests(void);
 /** control_open - descriptors and signals of the control thread; 0 or a negative errno */
 int control_open(struct trace *trace);
 /** control_loop - until stop_reason is set */

@@ -19,6 +19,7 @@
 
 #define SETTLE_NS     100000000ull  /* files have not changed for so long: they are whole */
 #define SETTLE_MAX_NS 2000000000ull /* or change all the time */
+#define READ_MOST     3             /* times at once, while others and others are to be watched */
 #define RETIRE_NS     50000000ull   /* before probes go: few calls take longer; doubling ... */
 #define RETIRE_MAX_NS 1000000000ull /* ... up to this */
 
@@ -54,13 +55,19 @@ static void settle(struct trace *trace)
 		arm(trace->settle_fd, SETTLE_NS);
 }
 
-void reload_watch(struct trace *trace, const struct config_strings *paths)
+/* Returns whether others are watched now than before. */
+static bool watch_files(struct trace *trace, const struct config_strings *paths)
 {
 	static const struct config_strings none;
 	bool wanted = trace->config->reload == CONFIG_ON_CHANGE;
 
+	return trace->files && file_watch_set(trace->files, wanted ? paths : &none) && wanted;
+}
+
+void reload_watch(struct trace *trace, const struct config_strings *paths)
+{
 	/* between reading and watching they may have changed */
-	if (trace->files && file_watch_set(trace->files, wanted ? paths : &none) && wanted)
+	if (watch_files(trace, paths))
 		settle(trace);
 }
 
@@ -128,18 +135,39 @@ static bool is_readable(struct reload *reload)
 	return false;
 }
 
-/* Mistakes and warnings go to stderr as they do at the start. */
+/* What reading the files once has brought. */
+static int read_once(struct reload *reload, char **ret_messages)
+{
+	struct trace *trace = reload->trace;
+	size_t len = 0;
+	FILE *out;
+	int err;
+
+	free(*ret_messages);
+	*ret_messages = NULL;
+	config_strings_free(&reload->paths);
+	config_free(reload->config);
+	reload->config = NULL;
+	out = open_memstream(ret_messages, &len);
+	err = out ? cli_load(trace->cli, out, &reload->paths, &reload->config) : -ENOMEM;
+	if (out && fclose(out))
+		err = err ? err : -ENOMEM;
+	return err;
+}
+
+/*
+ * Mistakes and warnings go to stderr as they do at the start, once: files that come to be watched may have
+ * changed just before, so they are read again, and only then is anything said.
+ */
 static int load(struct reload *reload)
 {
 	struct trace *trace = reload->trace;
 	char *messages = NULL;
-	size_t len = 0;
-	FILE *out = open_memstream(&messages, &len);
-	int err = out ? cli_load(trace->cli, out, &reload->paths, &reload->config) : -ENOMEM;
+	int err = read_once(reload, &messages);
 
-	if (out && fclose(out))
-		err = err ? err : -ENOMEM;
-	if (len && write(STDERR_FILENO, messages, len) < 0)
+	for (int i = 1; i < READ_MOST && watch_files(trace, &reload->paths); i++)
+		err = read_once(reload, &messages);
+	if (messages && write(STDERR_FILENO, messages, strlen(messages)) < 0)
 		errno = 0; /* what stderr does not take is nobody's problem */
 	if (err)
 		refuse(reload, messages ? messages : strerror(ENOMEM));

@@ -185,7 +185,7 @@ static void say_sinks(const struct trace *trace)
 
 	for (i = 0; i < fanout_nsinks(fanout); i++) {
 		fanout_counters(fanout, i, &c);
-		given = c.received + c.recovered;
+		given = c.received + c.recovered + c.taken_over;
 		for (r = 0; r < SINK_NREASONS; r++)
 			if (c.dropped[r] && r != SINK_PIPE_CLOSED) /* the reader knows that it left */
 				log_msg("sink %s lost %llu of %llu events: %s", fanout_sink_name(fanout, i),

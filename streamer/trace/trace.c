@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../signals.h"
 #include "../enrich/devices.h"
 #include "../find/descendants.h"
 #include "../route/known.h"
@@ -96,6 +97,7 @@ static int start_command(struct trace *trace)
 		.program_ctx = stream_known(trace->stream),
 	};
 	char error[512];
+	sigset_t waiting;
 	int err;
 
 	if (!trace->cli->command)
@@ -106,6 +108,7 @@ static int start_command(struct trace *trace)
 		log_msg("-u %s: no such user", trace->cli->user ? trace->cli->user : "(sudo)");
 		return EXIT_USAGE;
 	}
+	signals_take(&waiting); /* from here on it is the command's affair, see control.c */
 	err = launch_start(&options, &trace->launch, error, sizeof(error));
 	if (err) {
 		log_msg("%s", error);
@@ -261,7 +264,6 @@ static int begin(struct trace *trace)
 {
 	int code = check_pids(trace);
 
-	control_hold_requests();
 	trace->plans = plan_all(plan_host_abi());
 	trace->row_state = calloc(table_nrows, 1);
 	if (!trace->plans || !trace->row_state)

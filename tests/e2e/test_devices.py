@@ -6,6 +6,7 @@ import subprocess
 import pytest
 import tap
 
+ALLOCATIONS = 51  # of the program `devices`
 
 def check(run, expected):
     allocations = run.named("cudaMalloc", "cuMemAlloc_v2")
@@ -23,7 +24,7 @@ def test_followed(tmp_path, method, nested):
     run = tap.trace(tmp_path, tap.program("devices"), options=["-c", config, f"--probes={method}"],
                     env={"FAKE_CUDA_NESTED": nested})
     assert set(run.counts) == {"cudaMalloc", "cuMemAlloc_v2"}
-    check(run, 24)
+    check(run, ALLOCATIONS)
     assert run.lost() == 0 and run.stop["calls"]["open"] == 0
 
 
@@ -33,7 +34,7 @@ def test_uuid(tmp_path):
     told = run.of("device")
     assert sorted(event["device"] for event in told) == [0, 1]
     assert all(event["pid"] == run.calls[0]["pid"] and event["comm"] == "devices" for event in told)
-    check(run, 24)
+    check(run, ALLOCATIONS)
 
 
 def test_older_process(tmp_path):
@@ -68,4 +69,23 @@ def test_whole_host(tmp_path):
 def test_explicit_device_stays(tmp_path):
     config = tap.config(tmp_path, "families: []\ninclude: [cudaSetDevice]\n")
     run = tap.trace(tmp_path, tap.program("devices"), options=["-c", config])
-    assert [call["device"] for call in run.calls] == [1, 3, 2, 7]
+    assert [call["device"] for call in run.calls] == [1, 3, 2, 3, 7, 2, 7]
+
+
+@pytest.mark.parametrize("nested", ["0", "1"])
+def test_named_devices(tmp_path, nested):
+    """The device that a call names; none is named by a negative number and a location on the host: the current one."""
+    run = tap.trace(tmp_path, tap.program("devices"), "named", options=["-f", "all"], env={"FAKE_CUDA_NESTED": nested})
+    assert [(call["func"], call["device"]) for call in run.calls] == [
+        ("cudaSetDevice", 1),
+        ("cudaMemcpyPeer", 2), ("cudaMemcpyPeerAsync", 4),
+        ("cudaDeviceGetAttribute", 5), ("cudaDeviceCanAccessPeer", 3), ("cudaDeviceEnablePeerAccess", 6),
+        ("cudaMemPrefetchAsync", 3), ("cudaMemPrefetchAsync", 1), ("cudaMemAdvise", 4), ("cudaMemGetMemPool", 2),
+        ("cuMemPrefetchAsync", 3), ("cuMemPrefetchAsync", 1),
+        ("cudaMemcpyAsync", 1),
+        ("cudaSetDevice", 99), ("cudaSetDevice", 1),
+    ]
+    peers = run.named("cudaMemcpyPeer", "cudaMemcpyPeerAsync")
+    assert {call["direction"] for call in peers} == {"p2p"}
+    assert [(call["args"]["srcDevice"], call["args"]["dstDevice"]) for call in peers] == [(3, 2), (0, 4)]
+    assert run.calls[-1]["args"] == {"device": -1}

@@ -86,8 +86,9 @@ def kernels(events):
     def threads(c):
         return c["grid"][0] * c["grid"][1] * c["grid"][2] * c["block"][0] * c["block"][1] * c["block"][2]
 
+    launched = (c for c in calls(events) if c["family"] == "launch" and "kernel" in c)
     return sorted(({"kernel": k, "launches": len(some), "threads": sum(map(threads, some))}
-                   for k, some in groups((c for c in calls(events) if "kernel" in c), lambda c: c["kernel"]).items()),
+                   for k, some in groups(launched, lambda c: c["kernel"]).items()),
                   key=lambda a: (-a["launches"], a["kernel"]))
 
 
@@ -124,7 +125,8 @@ def peak_memory(events):
 
 def copied(events):
     answer = []
-    moved = (c for c in calls(events) if c["status"] == "ok" and c.get("direction") and "bytes" in c)
+    moved = (c for c in calls(events) if c["family"] == "transfer" and c["status"] == "ok" and c.get("direction")
+             and "bytes" in c)
     for direction, some in sorted(groups(moved, lambda c: c["direction"]).items()):
         waited = [c for c in some if "Async" not in c["func"]]
         rate = sum(c["bytes"] for c in waited) * 1000 // total(waited) if waited else None
@@ -134,7 +136,8 @@ def copied(events):
 
 
 def small_copies(events):
-    small = (c for c in calls(events) if c.get("direction") and c.get("bytes", 1 << 30) <= 65536)
+    small = (c for c in calls(events) if c["family"] == "transfer" and c.get("direction")
+             and c.get("bytes", 1 << 30) <= 65536)
     return sorted(({"pid": p, "func": f, "direction": d, "copies": len(some), "bytes": sum(c["bytes"] for c in some)}
                    for (p, f, d), some in groups(small, lambda c: (c["pid"], c["func"], c["direction"])).items()),
                   key=lambda a: (-a["copies"], a["pid"], a["func"], a["direction"]))

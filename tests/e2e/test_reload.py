@@ -462,6 +462,101 @@ def test_symbolic_link(tmp_path):
         assert running.process.wait(TIMEOUT) == 0
 
 
+def test_spool_of_a_renamed_sink(tmp_path):
+    """Who adds up the sinks of a run counts each event once, whoever of them has had the spool."""
+    def config(name):
+        return f"{ONE}  {name}: {{type: syslog, target: 'unix://DIR/nobody', spool: {{path: DIR/spool}}}}\n"
+
+    with reloading(tmp_path, config("first")) as run:
+        run.wait_started()
+        run.reload(config("second"))  # the events so far are enough
+        wait_until(lambda: "sink second: " in run.stderr() and "were left in spool" in run.stderr(), "the spool")
+        run.tap.interrupt()
+        time.sleep(0.1)
+        sinks = run.end()["sinks"]
+    total = {key: sum(sinks[name].get(key, 0) for name in ("first", "second")) for key in sinks["first"] | sinks["second"]
+             if key != "dropped"}
+    assert sinks["first"]["handed_over"] == sinks["second"]["taken_over"] > 0
+    assert sinks["first"]["spooled"] == total["recovered"] == total["delivered"] == 0
+    assert total["received"] == total["spooled"] + total["queued"]
+
+
+def test_every_sink_changes(tmp_path):
+    """As many sinks as there can be, all of them others."""
+    def config(suffix):
+        return HEAD + f"sinks:\n{LOG}" + "".join(
+            f"  s{i}: {{type: file, path: DIR/{suffix}{i}.jsonl, queue: {{max_events: 1000}}}}\n" for i in range(63))
+
+    with reloading(tmp_path, config("a")) as run:
+        run.wait_started()
+        assert run.reload(config("b"))["status"] == "ok"
+        assert run.reload(config("c"))["status"] == "ok"
+        run.tap.interrupt()
+        assert run.tap.process.wait(TIMEOUT) == 0
+    for i in (0, 62):
+        assert [event["type"] for event in others(tmp_path / f"b{i}.jsonl")] == ["reload"]
+        assert [event["type"] for event in others(tmp_path / f"c{i}.jsonl")][0] == "reload"
+
+
+def test_outside_is_away_when_its_turn_comes(tmp_path):
+    """A sink that had to wait for the old one, and then cannot open its file, does so when it can."""
+    def config(mode):
+        return HEAD + f"sinks:\n{LOG}  out: {{type: file, path: DIR/dir/out.jsonl, mode: {mode}, {QUEUE}}}\n"
+
+    (tmp_path / "dir").mkdir()
+    with reloading(tmp_path, config("0640")) as run:
+        run.wait_started()
+        (tmp_path / "dir").rename(tmp_path / "moved")
+        (tmp_path / "dir").write_text("in the way")
+        run.reload(config("0600"))
+        wait_until(lambda: "trying again" in run.stderr(), "a message")
+        with run.caller("10") as process:
+            end_calls(process)
+        (tmp_path / "dir").unlink()
+        (tmp_path / "dir").mkdir()
+        wait_until(lambda: "sink out: it is open now" in run.stderr(), "the file")
+        run.tap.interrupt()
+        assert run.tap.process.wait(TIMEOUT) == 0
+    last = others(tmp_path / "dir/out.jsonl")[-1]
+    assert last["type"] == "stop" and not last["sinks"]["out"]["dropped"]
+    seqs = numbers(tmp_path / "moved/out.jsonl") + numbers(tmp_path / "dir/out.jsonl")
+    assert seqs == list(range(1, last["seq"] + 1))
+
+
+def told(run, what):
+    return run.stderr().count(what), sum(what in event.get("errors", ()) for event in run.events.look())
+
+
+@pytest.mark.parametrize("broken", ["included", "first of two", "newly included", "missing"])
+def test_mistake_is_told_once(tmp_path, broken):
+    """A mistake, in whatever file, which changes also what is to be watched: one message and one event per change."""
+    (tmp_path / "conf.d").mkdir()
+    head = f"reload: on_change\n{ONE}"
+    for name in ("a", "b"):
+        write(tmp_path / f"conf.d/{name}.yaml", f"fields: {{static: {{{name}: one}}}}\n")
+    with reloading(tmp_path, f"include_files: [conf.d/a.yaml, conf.d/b.yaml]\n{head}") as run:
+        run.wait_started()
+
+        def break_it():
+            if broken == "newly included":
+                write(tmp_path / "new.yaml", "fields: {static: [}\n")
+                run.write(f"include_files: [conf.d/a.yaml, conf.d/b.yaml, new.yaml]\n{head}")
+            elif broken == "missing":
+                run.write(f"include_files: [conf.d/a.yaml, conf.d/b.yaml, new.yaml]\n{head}")
+            else:
+                write(tmp_path / f"conf.d/{'a' if broken == 'first of two' else 'b'}.yaml", "fields: {static: [}\n")
+
+        for n in (1, 2):  # who saves the same mistake again is told again
+            break_it()
+            event = run.next_event()
+            assert event["status"] == "error"
+            time.sleep(0.5)  # five times as long as files have to be quiet
+            assert told(run, event["errors"][0]) == (n, n), run.stderr()
+        run.write(ONE)
+        assert run.next_event()["status"] == "ok"
+        run.end()
+
+
 def test_call_under_way(tmp_path):
     """A call that began before its function was deselected is told when it returns, and its probe waits for it."""
     text = f"families: [memory, sync]\n{ONE}"

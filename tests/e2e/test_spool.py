@@ -144,7 +144,7 @@ def test_restart_in_outage(place):
     receiver.stop()
     assert counters["recovered"] == 20000 and counters["delivered"] == 21000
     assert receiver.seqs == list(range(1, 21001))
-    assert "20000 events of an earlier run are in spool" in feed.stderr
+    assert "20000 events were left in spool" in feed.stderr
 
 
 def test_kill_9(place):

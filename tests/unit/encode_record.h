@@ -149,6 +149,22 @@ static inline void record_random_bytes(uint64_t *state, unsigned char *bytes, si
 				: (unsigned char)record_random_word(state);
 }
 
+/* Most random tags have no member: let the unions of a structure have one of theirs. */
+static inline void record_random_tags(uint64_t *state, const struct table_type *type, unsigned char *bytes)
+{
+	const struct table_struct *s = &table_structs[type->ref];
+
+	for (unsigned i = 0; type->kind == TABLE_STRUCT && i < s->count; i++) {
+		const struct table_type *field = &table_types[table_fields[s->first + i].type];
+		const struct table_union *u = &table_unions[field->ref];
+
+		if (field->kind == TABLE_UNION)
+			memcpy(bytes + u->tag,
+			       &table_variants[u->first + record_random(state) % u->count].value,
+			       sizeof(int32_t));
+	}
+}
+
 /* One slot of the next op, as BPF could have read it. */
 static inline void record_random_slot(struct record *record, uint64_t *state)
 {
@@ -171,6 +187,14 @@ static inline void record_random_slot(struct record *record, uint64_t *state)
 		len = count < REC_MAX_SLOT / op->size ? count * op->size : REC_MAX_SLOT / op->size * op->size;
 	}
 	record_random_bytes(state, bytes, len, string || record_random(state) % 2);
+	if (op->kind == REC_OP_MEM && record->plan->op_param[record->op] != TABLE_NONE &&
+	    record_random(state) % 4) {
+		const struct table_param *param =
+			&table_params[table_rows[record->row].param + record->plan->op_param[record->op]];
+
+		if (param->deref != TABLE_NO_DEREF)
+			record_random_tags(state, &table_types[param->pointee], bytes);
+	}
 	record_slot(record, bytes, (int)len, count);
 }
 

@@ -191,16 +191,36 @@ static inline json_t *reference_elements(unsigned type, const char *data, size_t
 	return array;
 }
 
+/* The field itself; of a union the member that its tag names, or NULL. */
+static inline const struct table_field *reference_member(const struct table_field *field, const char *data,
+							 size_t len)
+{
+	const struct table_union *u = &table_unions[table_types[field->type].ref];
+	int32_t tag;
+
+	if (table_types[field->type].kind != TABLE_UNION)
+		return field;
+	if (u->tag + sizeof(tag) > len)
+		return NULL;
+	memcpy(&tag, data + u->tag, sizeof(tag));
+	for (unsigned i = 0; i < u->count; i++)
+		if (table_variants[u->first + i].value == tag)
+			return &table_fields[table_variants[u->first + i].field];
+	return NULL;
+}
+
 static inline json_t *reference_struct(const struct table_struct *s, const char *data, size_t len, bool *cut)
 {
 	json_t *object = json_object();
 
 	for (unsigned i = 0; i < s->count; i++) {
-		const struct table_field *field = &table_fields[s->first + i];
-		const struct table_type *type = &table_types[field->type];
-		bool run = type->kind == TABLE_CHARS || type->kind == TABLE_BYTES;
-		size_t n = field->count ? field->count : 1;
+		const struct table_field *field = reference_member(&table_fields[s->first + i], data, len);
+		const struct table_type *type = field ? &table_types[field->type] : NULL;
+		bool run = type && (type->kind == TABLE_CHARS || type->kind == TABLE_BYTES);
+		size_t n = field && field->count ? field->count : 1;
 
+		if (!field)
+			continue;
 		if (field->offset + n * type->size > len) {
 			*cut = true;
 			continue;

@@ -232,6 +232,23 @@ static void directions(void **state)
 	assert_false(has(&call, TABLE_KEY_DIRECTION));
 }
 
+/* cudaCpuDeviceId is -1, and was never a device. */
+static void negative_numbers_name_no_device(void **state)
+{
+	static const int32_t numbers[] = {0, 1, 63, INT32_MAX, -1, -2, INT32_MIN};
+	unsigned row = row_of(TABLE_RUNTIME, "cudaMemPrefetchAsync", 12);
+	struct maker m;
+	struct call call;
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		make(&m, row, 0, (uint64_t[]){0x1000, 64, 0xabcd00000000ull | (uint32_t)numbers[i], 0});
+		assert_int_equal(decode_call(plans, &m.rec, m.size, &call), 0);
+		assert_int_equal(has(&call, TABLE_KEY_DEVICE), numbers[i] >= 0);
+		if (numbers[i] >= 0)
+			assert_int_equal(call.keys.device, numbers[i]);
+	}
+}
+
 static void bytes_never_wrap(void **state)
 {
 	uint64_t words[6] = {0x1000, 0, 0, UINT64_MAX, UINT64_MAX, 0};
@@ -352,6 +369,7 @@ int main(void)
 		cmocka_unit_test(directions),
 		cmocka_unit_test(copies_show_the_address_of_their_kind),
 		cmocka_unit_test(bytes_never_wrap),
+		cmocka_unit_test(negative_numbers_name_no_device),
 		cmocka_unit_test(contradicting_records_are_refused),
 		cmocka_unit_test(a_failed_read_is_absent),
 		cmocka_unit_test(every_plan_fits),

@@ -152,7 +152,6 @@ static void test_gate(void **state)
 	static struct mock m[3];
 	struct config_sink sinks[] = {mock_sink("all", &m[0]), mock_sink("errors", &m[1]),
 				      mock_sink("few", &m[2])};
-	static const uint8_t bits[] = {0, 1, 2};
 	struct gate *gate, *next;
 	struct sample ok, failed;
 	struct fanout *f;
@@ -163,7 +162,7 @@ static void test_gate(void **state)
 	make(&ok, "cudaMalloc", 0, 500, "size", 4096);
 	make(&failed, "cudaMalloc", 2, 500, "size", 4096);
 	f = open_fanout(sinks, 3);
-	assert_int_equal(gate_new(sinks, bits, 3, &gate), 0);
+	assert_int_equal(gate_new(sinks, 3, &gate), 0);
 	for (uint64_t seq = 1; seq <= 3000; seq++)
 		put_line(f, 0, seq, 100, gate_call(gate, f, seq % 30 ? &ok.call : &failed.call, &nobody));
 	fanout_close(f, now_ns() + 5000 * MS);
@@ -176,19 +175,19 @@ static void test_gate(void **state)
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(counters(f, i).received, 3000);
 	/* another configuration does not fill the bucket, unless it has another limit */
-	assert_int_equal(gate_new(sinks, bits, 3, &next), 0);
+	assert_int_equal(gate_new(sinks, 3, &next), 0);
 	gate_continue(next, gate);
 	gate_continue(next, NULL);
 	assert_false(gate_call(next, f, &ok.call, &nobody) & 4);
 	gate_free(next);
 	sinks[2].rate_limit.events = 11;
-	assert_int_equal(gate_new(sinks, bits, 3, &next), 0);
+	assert_int_equal(gate_new(sinks, 3, &next), 0);
 	gate_continue(next, gate);
 	assert_true(gate_call(next, f, &ok.call, &nobody) & 4);
 	gate_free(next);
 	fanout_free(f);
 	gate_free(gate);
-	assert_int_equal(gate_new(sinks, bits, 1, &gate), 0);
+	assert_int_equal(gate_new(sinks, 1, &gate), 0);
 	assert_null(gate);
 	assert_true(gate_call(NULL, NULL, &ok.call, &nobody) == FANOUT_ALL);
 }

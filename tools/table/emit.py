@@ -47,19 +47,23 @@ class Table:
         self.rows = all_rows
         self.families = families
         self.errors = errors
-        self.types, self.enums, self.structs = Pool(), Pool(), Pool()
-        self.enumerators, self.fields = Runs(), Runs()
+        self.types, self.enums, self.structs, self.unions = Pool(), Pool(), Pool(), Pool()
+        self.enumerators, self.fields, self.variants = Runs(), Runs(), Runs()
         self.params, self.keys, self.operands, self.twins = Runs(), Runs(), Runs(), Runs()
         self.lines = [self.row(row) for row in all_rows]
 
     def type(self, kind):
-        """Number of a type; its structure's fields and enumerations come along."""
+        """Number of a type; its structure's fields, unions and enumerations come along."""
         if kind is None:
             return 0
         if isinstance(kind.ref, model.Struct):
             for field in kind.ref.fields:
                 self.type(field.type)
             self.structs.add(kind.ref)
+        elif isinstance(kind.ref, model.Union):
+            for _, member in kind.ref.members:
+                self.type(member.type)
+            self.unions.add(kind.ref)
         elif isinstance(kind.ref, model.Enum):
             self.enums.add(kind.ref)
         return self.types.add(kind)
@@ -72,23 +76,33 @@ class Table:
             f"{self.type(p.pointee)}, {count}, {int(p.count_is_pointer)}, {{{places}}}}}"
         )
 
-    def key(self, key):
+    def key(self, name, mode, operands):
         first = self.operands.add(
             f"{{TABLE_FROM_{keys.SOURCE_NAMES[o.source]}, {o.param}, {self.type(o.type)}, {o.offset}}}"
-            for o in key.operands
+            for o in operands
         )
-        name = keys.KEYS[key.key].upper()
-        return f"{{TABLE_KEY_{name}, TABLE_{keys.MODE_NAMES[key.mode]}, {len(key.operands)}, {first}}}"
+        return f"{{TABLE_KEY_{name.upper()}, TABLE_{keys.MODE_NAMES[mode]}, {len(operands)}, {first}}}"
+
+    def key_lines(self, row_keys):
+        """A row's keys, those of one condition together behind it."""
+        when, lines = (), []
+        for key in row_keys:
+            if key.when != when:
+                when = key.when
+                lines.append(self.key("when", keys.EQUAL, when))
+            lines.append(self.key(keys.KEYS[key.key], key.mode, key.operands))
+        return lines
 
     def row(self, r):
         ret_type = self.type(r.ret_type)
         param = self.params.add(self.param(p) for p in r.params)
-        key = self.keys.add(self.key(k) for k in r.keys)
+        lines = self.key_lines(r.keys)
+        key = self.keys.add(lines)
         twin = self.twins.add(quote(t) for t in r.twins)
         return (
             f"{{{quote(r.symbol)}, {quote(r.func)}, {param}, {key}, {twin}, {ret_type}, "
             f"TABLE_{rows.API_NAMES[r.api]}, {r.family}, {r.majors}, TABLE_RET_{rows.RET_NAMES[r.ret]}, "
-            f"{r.flags}, {len(r.params)}, {len(r.keys)}, {len(r.twins)}}}"
+            f"{r.flags}, {len(r.params)}, {len(lines)}, {len(r.twins)}}}"
         )
 
 
@@ -111,27 +125,40 @@ def write_types(table, path):
     def ref(kind):
         if isinstance(kind.ref, model.Struct):
             return table.structs.index[kind.ref]
+        if isinstance(kind.ref, model.Union):
+            return table.unions.index[kind.ref]
         return table.enums.index[kind.ref] if kind.ref else 0
+
+    def add_fields(fields):
+        return table.fields.add(
+            f"{{{quote(f.name)}, {table.types.index[f.type]}, {f.offset}, {f.count}}}" for f in fields
+        )
 
     types = [
         f"{{{quote(k.name)}, TABLE_{model.KIND_NAMES[k.kind]}, {k.size}, {ref(k)}}}" for k in table.types.items
     ]
-    enums, structs = [], []
+    enums, structs, unions = [], [], []
     for enum in table.enums.items:
         first = table.enumerators.add(f"{{{quote(n)}, {v}}}" for v, n in enum.enumerators)
         enums.append(f"{{{quote(enum.name)}, {first}, {len(enum.enumerators)}}}")
     for struct in table.structs.items:
-        first = table.fields.add(
-            f"{{{quote(f.name)}, {table.types.index[f.type]}, {f.offset}, {f.count}}}" for f in struct.fields
-        )
+        first = add_fields(struct.fields)
         structs.append(f"{{{quote(struct.name)}, {struct.size}, {first}, {len(struct.fields)}}}")
-    text = HEAD.format(about="Types, enumerations and structures of the API table.")
+    for union in table.unions.items:
+        members = list(dict.fromkeys(f for _, f in union.members))
+        first = add_fields(members)
+        first = table.variants.add(f"{{{v}, {first + members.index(f)}}}" for v, f in union.members)
+        unions.append(f"{{{quote(union.name)}, {union.tag.offset}, {first}, {len(union.members)}}}")
+    text = HEAD.format(about="Types, enumerations, structures and unions of the API table.")
     text += array("struct table_type table_types[]", types)
     text += array("struct table_enum table_enums[]", enums)
     text += array("struct table_enumerator table_enumerators[]", table.enumerators.items)
     text += array("struct table_struct table_structs[]", structs)
     text += array("struct table_field table_fields[]", table.fields.items)
-    for name, things in (("types", types), ("enums", enums), ("structs", structs), ("fields", table.fields.items)):
+    text += array("struct table_union table_unions[]", unions)
+    text += array("struct table_variant table_variants[]", table.variants.items)
+    counted = {"types": types, "enums": enums, "structs": structs, "fields": table.fields.items, "unions": unions}
+    for name, things in counted.items():
         text += f"const unsigned table_n{name} = {len(things)};\n"
     path.write_text(text.rstrip("\n") + "\n")
 

@@ -7,8 +7,8 @@ from . import model
 from .rows import IN, OUT, glob, read_lines
 
 KEYS = "bytes direction device stream kernel_handle grid block shared_bytes ptr src_ptr".split()
-VALUE, PRODUCT, FIRST_NONZERO, DIM, KIND, FIXED, MEMTYPES, SUM, PITCHED, LOCATION, PLACE = range(11)
-MODE_NAMES = "VALUE PRODUCT FIRST_NONZERO DIM KIND FIXED MEMTYPES SUM PITCHED LOCATION PLACE".split()
+VALUE, PRODUCT, FIRST_NONZERO, DIM, KIND, FIXED, MEMTYPES, SUM, PITCHED, LOCATION, PLACE, EQUAL = range(12)
+MODE_NAMES = "VALUE PRODUCT FIRST_NONZERO DIM KIND FIXED MEMTYPES SUM PITCHED LOCATION PLACE EQUAL".split()
 FROM_ARG, FROM_FIELD, FROM_OUT, FROM_CONST = range(4)
 SOURCE_NAMES = "ARG FIELD OUT CONST".split()
 DIRECTIONS = "h2h h2d d2h d2d default p2p".split()
@@ -21,6 +21,7 @@ class Operand:
     param: int
     type: model.Type
     offset: int
+    when: tuple = ()  # two operands: it means something where they are equal (member of a union with a tag)
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class Key:
     key: int
     mode: int
     operands: tuple
+
+    @property
+    def when(self):
+        conditions = {o.when for o in self.operands if o.when}
+        assert len(conditions) < 2, self
+        return conditions.pop() if conditions else ()
 
 
 class Misfit(Exception):
@@ -42,16 +49,40 @@ def find_param(row, name):
 
 
 def find_field(kind, path):
-    """(type, offset) of a field given by its dotted path in a structure type."""
-    offset = 0
+    """(type, offset, condition) of a field given by its dotted path in a structure type; the condition is the
+    (type, offset, value) of a tag, if a union's member is on the way."""
+    offset, condition = 0, None
     for name in path:
         if kind is None or kind.kind != model.STRUCT:
             raise Misfit(".".join(path))
-        field = next((f for f in kind.ref.fields if f.name == name), None)
+        field, tag = find_member(kind.ref, name)
         if field is None:
             raise Misfit(".".join(path))
+        if tag:
+            assert condition is None, path
+            condition = (tag[0].type, offset + tag[0].offset, tag[1])
         kind, offset = field.type, offset + field.offset
-    return kind, offset
+    return kind, offset, condition
+
+
+def find_member(struct, name):
+    """(field, None) of a structure, or (member, (tag, value)) of a union in it."""
+    for field in struct.fields:
+        if field.type.kind == model.UNION:
+            for value, member in field.type.ref.members:
+                if member.name == name:
+                    return member, (field.type.ref.tag, value)
+        elif field.name == name:
+            return field, None
+    return None, None
+
+
+def from_field(source, param, kind, path):
+    kind, offset, condition = find_field(kind, path)
+    when = ()
+    if condition:
+        when = (Operand(source, param, *condition[:2]), Operand(FROM_CONST, 0, None, condition[2]))
+    return Operand(source, param, kind, offset, when)
 
 
 def operand(row, text):
@@ -63,16 +94,14 @@ def operand(row, text):
         i, param = find_param(row, out.group(1))
         if param.deref != OUT:
             raise Misfit(text)
-        kind, offset = find_field(param.pointee, [p for p in out.group(2).split(".") if p])
-        return Operand(FROM_OUT, i, kind, offset)
+        return from_field(FROM_OUT, i, param.pointee, [p for p in out.group(2).split(".") if p])
     name, *path = text.split(".")
     i, param = find_param(row, name)
     if not path:
         return Operand(FROM_ARG, i, param.type, 0)
     if param.deref == OUT:
         raise Misfit(text)
-    kind, offset = find_field(param.pointee if param.deref == IN else param.type, path)
-    return Operand(FROM_FIELD, i, kind, offset)
+    return from_field(FROM_FIELD, i, param.pointee if param.deref == IN else param.type, path)
 
 
 def parse(row, key, where):
@@ -116,17 +145,18 @@ class Rules:
             if not glob(functions, row.func):
                 continue
             for key, where in wheres:
-                if key in keys:
-                    continue
                 try:
-                    keys[key] = parse(row, key, where)
-                    self.used.add((number, key))
+                    made = parse(row, key, where)
                 except Misfit:
-                    pass
+                    continue
+                if (made.when, key) not in keys:
+                    keys[(made.when, key)] = made
+                    self.used.add((number, key))
         for key, found in (("stream", stream(row)), ("device", device(row))):
-            if found and key not in keys:
-                keys[key] = Key(KEYS.index(key), VALUE, (found,))
-        row.keys = [keys[k] for k in KEYS if k in keys]
+            if found and ((), key) not in keys:
+                keys[((), key)] = Key(KEYS.index(key), VALUE, (found,))
+        conditions = sorted({when for when, _ in keys}, key=lambda when: [o.offset for o in when])
+        row.keys = [keys[(when, k)] for when in conditions for k in KEYS if (when, k) in keys]
 
     def unused(self):
         return [

@@ -1,10 +1,10 @@
 """From C types as clang spells them to the table's own types, enumerations and structures."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-VOID, HEX, INT, UINT, FLOAT, ENUM, STRUCT, DIM3, STRING, CHARS, BYTES = range(11)
-KIND_NAMES = "VOID HEX INT UINT FLOAT ENUM STRUCT DIM3 STRING CHARS BYTES".split()
+VOID, HEX, INT, UINT, FLOAT, ENUM, STRUCT, DIM3, STRING, CHARS, BYTES, UNION = range(12)
+KIND_NAMES = "VOID HEX INT UINT FLOAT ENUM STRUCT DIM3 STRING CHARS BYTES UNION".split()
 
 BUILTINS = {
     "void": (VOID, 0),
@@ -62,7 +62,7 @@ def pointee(spelled):
 
 @dataclass(frozen=True)
 class Type:
-    """One entry of table_types[]. `ref` is an Enum, a Struct or None."""
+    """One entry of table_types[]. `ref` is an Enum, a Struct, a Union or None."""
 
     name: str
     kind: int
@@ -71,7 +71,7 @@ class Type:
 
     def shape(self):
         """What two majors must agree on for their rows to be one row."""
-        return (self.kind, self.size, self.ref.shape() if isinstance(self.ref, Struct) else None)
+        return (self.kind, self.size, self.ref.shape() if self.ref else None)
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,39 @@ class Struct:
         return (self.size, tuple((f.name, f.offset, f.count, f.type.shape()) for f in self.fields))
 
 
+@dataclass(frozen=True)
+class Union:
+    """A union whose member is told by another field of the structure around it; offsets are that structure's."""
+
+    name: str
+    tag: Field
+    members: tuple  # of (value of the tag, Field), ascending
+
+    def shape(self):
+        return (self.tag.offset, tuple((v, f.name, f.offset, f.count, f.type.shape()) for v, f in self.members))
+
+
+@dataclass
+class Choice:
+    """Which member of a union is printed: always the same, or by the tag's enumerators."""
+
+    member: str = ""
+    tag: str = ""
+    members: dict = field(default_factory=dict)  # enumerator -> member
+
+    def paths(self, name, record):
+        """(path, C type) of the members that a header's union has."""
+        for member in dict.fromkeys(self.members.values() if self.tag else [self.member]):
+            if member in dict(record.fields):
+                yield f"{name}.{member}".strip("."), dict(record.fields)[member]
+
+
 class Resolver:
     """Turns the C types of one major's headers into table types."""
 
     def __init__(self, headers, unions, enumerators):
         self.headers = headers
-        self.unions = unions  # (record, union field) -> chosen member
+        self.unions = unions  # (record, union field) -> Choice
         self.enumerators = enumerators  # enum name -> ((value, name), ...) over all majors
         self.cache = {}
 
@@ -168,25 +195,49 @@ class Resolver:
             return Type(name, BYTES, size)
         fields = []
         for field_name, offset, field_type in self.walk(c_type, record):
-            count = 0
-            array = re.match(r"(.*?)\[(\d+)\]$", field_type)
-            if array:
-                field_type, count = array.group(1).strip(), int(array.group(2))
-            base = self.base(field_type)
-            if array and base == "char":
-                kind = Type(f"char[{count}]", CHARS, count)
-                count = 0
-            elif array and base == "unsigned char":
-                kind = Type(f"unsigned char[{count}]", BYTES, count)
-                count = 0
-            else:
-                kind = self.resolve(field_type)
-            if kind is not None:
-                fields.append(Field(field_name, kind, offset, count))
+            if isinstance(field_type, Choice):
+                fields.append(self.union(c_type, record, field_name, field_type, fields))
+                continue
+            made = self.field(field_name, offset, field_type)
+            if made is not None:
+                fields.append(made)
         return Type(name, STRUCT, size, Struct(record.key, size, tuple(fields)))
 
+    def field(self, name, offset, field_type):
+        """A field of a structure, or None for what is not printed."""
+        count = 0
+        array = re.match(r"(.*?)\[(\d+)\]$", field_type)
+        if array:
+            field_type, count = array.group(1).strip(), int(array.group(2))
+        base = self.base(field_type)
+        if array and base == "char":
+            kind = Type(f"char[{count}]", CHARS, count)
+            count = 0
+        elif array and base == "unsigned char":
+            kind = Type(f"unsigned char[{count}]", BYTES, count)
+            count = 0
+        else:
+            kind = self.resolve(field_type)
+        return None if kind is None else Field(name, kind, offset, count)
+
+    def union(self, c_type, record, name, choice, before):
+        """The field that stands for a union with a tag, which is among the fields before it."""
+        union = self.headers.records[self.base(dict(record.fields)[name])]
+        made = {}
+        for path, member_type in choice.paths(name, union):
+            member = path.rsplit(".", maxsplit=1)[-1]
+            made[member] = self.field(member, self.headers.layouts[(c_type, path)][0], member_type)
+        values = {self.headers.values.get(enumerator): made.get(m) for enumerator, m in choice.members.items()}
+        members = tuple(sorted((v, f) for v, f in values.items() if v is not None and f is not None))
+        tag = next(f for f in before if f.name == choice.tag)
+        assert tag.type.kind == ENUM, (record.key, choice.tag)
+        size = max(f.type.size for _, f in members)
+        kind = Type(f"{record.key}.{name}".strip("."), UNION, size, Union(record.key, tag, members))
+        return Field(name, kind, min(f.offset for _, f in members), 0)
+
     def walk(self, c_type, record, path="", union_of=None):
-        """Fields of a record that are printed: (name, offset, C type); unions by their chosen member."""
+        """Fields of a record that are printed: (name, offset, C type); unions by their chosen member, or as a
+        Choice where that depends on a tag."""
         for name, field_type in record.fields:
             if RESERVED.search(name):
                 continue
@@ -195,11 +246,12 @@ class Resolver:
             full = f"{path}.{name}".strip(".") if name else path
             nested = self.headers.records.get(self.base(field_type))
             if nested is not None and nested.union:
-                chosen = self.unions.get((record.key, name))
-                if chosen:
-                    member_type = dict(nested.fields)[chosen]
-                    member_path = f"{full}.{chosen}".strip(".")
-                    yield chosen, self.headers.layouts[(c_type, member_path)][0], member_type
+                choice = self.unions.get((record.key, name), Choice())
+                if choice.tag:
+                    yield name, 0, choice
+                    continue
+                for member_path, member_type in choice.paths(name, nested):
+                    yield choice.member, self.headers.layouts[(c_type, member_path)][0], member_type
                 continue
             if not name or field_type.startswith("@"):
                 continue  # a nameless structure
@@ -223,10 +275,9 @@ class Resolver:
         for name, field_type in record.fields:
             nested = self.headers.records.get(self.base(field_type))
             if nested is not None and nested.union:
-                chosen = self.unions.get((record.key, name))
-                if chosen:
-                    found.add((spelled, f"{name}.{chosen}".strip(".")))
-                    self.wanted(dict(nested.fields)[chosen], found)
+                for path, member_type in self.unions.get((record.key, name), Choice()).paths(name, nested):
+                    found.add((spelled, path))
+                    self.wanted(member_type, found)
                 continue
             if name:
                 found.add((spelled, name))

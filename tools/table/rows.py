@@ -15,7 +15,7 @@ RUNTIME, DRIVER = range(2)
 API_NAMES = ("RUNTIME", "DRIVER")
 STATUS, POINTER, STRING, RET_VOID, VALUE, SRET = range(6)
 RET_NAMES = ("STATUS", "POINTER", "STRING", "VOID", "VALUE", "SRET")
-PER_THREAD_STREAM, REPORTS_ERROR, TAIL, BRINGS_NAMES = 1, 2, 4, 8
+PER_THREAD_STREAM, REPORTS_ERROR, TAIL, BRINGS_NAMES, OF_GRAPH = 1, 2, 4, 8, 16
 
 SUFFIX = re.compile(r"(_v\d+)?(_pt[sd][sz])?$")
 PER_THREAD = re.compile(r"_pt[sd][sz]$")
@@ -244,6 +244,8 @@ def finish(row, families):
         row.flags |= TAIL
     if row.ret == STRING or any(p.deref and p.pointee.kind == model.STRING for p in row.params):
         row.flags |= BRINGS_NAMES
+    if families.names[row.family][0] == "graph":
+        row.flags |= OF_GRAPH
 
 
 @dataclass
