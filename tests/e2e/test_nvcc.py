@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 import tap
@@ -136,3 +137,52 @@ def test_kernels_of_a_process_older_than_the_tracer(tmp_path, programs, kind):
     assert got == (expected if kind != "old-stripped" else {None: 150})
     assert len({call["kernel_handle"] for call in run.calls}) == 2
     run.assert_clean()
+
+
+@pytest.fixture(scope="module")
+def devices(tmp_path_factory):
+    """tests/gpu/devices.cu, which is for several GPUs, built for the fake libraries."""
+    fetch_nvcc()
+    program = tmp_path_factory.mktemp("devices") / "devices"
+    subprocess.run([NVCC / "bin/nvcc", "-cudart", "shared", "-arch=sm_90", "-o", program,
+                    tap.ROOT / "tests/gpu/devices.cu", f"-Xlinker={tap.FAKE / 'libcuda.so.1'}"], check=True, timeout=120)
+    return program
+
+
+def trace_devices(tmp_path, program, number, families):
+    """The program's own comparison, as tests/gpu/run.sh makes it: its exit code and what it says."""
+    env = {"OWN_DRY": "1", "OWN_DEVICES": str(number), "LD_LIBRARY_PATH": str(tap.FAKE)}
+    run = tap.trace(tmp_path, program, tmp_path / "own.json", options=["-f", families], env=env)
+    assert run.code == 0, run.stderr
+    run.assert_clean()
+    events = tmp_path / "events.jsonl"
+    events.write_text("".join(json.dumps(event) + "\n" for event in run.events))
+    return run, events
+
+
+def compare_devices(tmp_path, events):
+    return subprocess.run([sys.executable, tap.ROOT / "tests/gpu/compare.py", "own", tmp_path / "own.json", events,
+                           "devices"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("families", ["all", "memory,transfer,launch,graph"])
+@pytest.mark.parametrize("number", [1, 2, 8])
+def test_devices_of_a_program(tmp_path, devices, number, families):
+    run, events = trace_devices(tmp_path, devices, number, families)
+    compared = compare_devices(tmp_path, events)
+    assert compared.returncode == 0, compared.stdout
+    assert {call["device"] for call in run.calls if call["func"] == "cudaMalloc"} == set(range(number))
+
+
+@pytest.mark.parametrize("wrong", [("device", 1, 0), ("bytes", 65536, 65535), ("kernel", "add(int*, int)", "sub"),
+                                   ("func", "cudaMemset", "cudaMemset2D")], ids=lambda wrong: wrong[0])
+def test_wrong_devices_are_noticed(tmp_path, devices, wrong):
+    """One call that differs fails the comparison."""
+    _, events = trace_devices(tmp_path, devices, 2, "all")
+    key, old, new = wrong
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    expected = {event["func"] for event in json.loads((tmp_path / "own.json").read_text())["events"] if key in event}
+    next(event for event in lines if event.get("func") in expected and event.get(key) == old)[key] = new
+    events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    compared = compare_devices(tmp_path, events)
+    assert compared.returncode == 1 and compared.stdout.count("BAD") >= 1, compared.stdout

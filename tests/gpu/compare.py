@@ -2,7 +2,7 @@
 comparison goes to NAME.checks.
 
 usage: compare.py NAME COUNTS.json EVENTS.jsonl KIND
-	KIND: calls, stripped, torch, or launches (by kernel alone)
+	KIND: calls, stripped, torch, launches (by kernel alone), or devices (call by call)
 Exit code 1 when something differs.
 """
 import collections
@@ -100,7 +100,39 @@ def check_launches():
     check("graph nodes without a kernel's name", len([c for c in nodes if "kernel" not in c]), 0)
 
 
-{"calls": check_calls, "stripped": check_stripped, "torch": check_torch, "launches": check_launches}[kind]()
+def as_expected(wanted, got):
+    """Of what was seen that part which is expected: an object's members, if they are expected."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        return {key: as_expected(value, got.get(key)) for key, value in wanted.items()}
+    return got
+
+
+def check_thread(who, tid, wanted, funcs):
+    made = [c for c in calls if c["tid"] == tid and c["func"] in funcs and c["status"] == "ok"]
+    got = [as_expected(w, c) for w, c in zip(wanted, made)]
+    check(f"{who}: calls", [c["func"] for c in made], [w["func"] for w in wanted])
+    check(f"{who}: {len(wanted)} calls one by one, those that differ",
+          [(i, g, w) for i, (g, w) in enumerate(zip(got, wanted)) if g != w], [])
+
+
+def check_devices():
+    """What the program expects of each call, thread by thread; as far as its family is traced."""
+    families = events[0]["config"]["families"]
+    wanted = [w for w in counts["events"] if w["family"] in families]
+    for number, tid in enumerate(dict.fromkeys(w["tid"] for w in wanted)):
+        check_thread(f"thread {number}", tid, [w for w in wanted if w["tid"] == tid], {w["func"] for w in wanted})
+    check_names()
+    check("devices seen", sorted({c["device"] for c in calls if c["family"] == "memory" and "device" in c}),
+          sorted({w["device"] for w in wanted if w["family"] == "memory"}))
+    ended = [e for e in events if e["type"] == "process" and e["phase"] == "exit" and e["pid"] == counts["pid"]]
+    check("bytes between devices", [e["total"]["bytes"].get("p2p", 0) for e in ended], [counts["peer_bytes"]])
+    if counts["uuids"]:
+        told = {str(e["device"]): e["uuid"] for e in events if e["type"] == "device" and e["pid"] == counts["pid"]}
+        check("UUIDs", {device: told.get(device) for device in counts["uuids"]}, counts["uuids"])
+
+
+{"calls": check_calls, "stripped": check_stripped, "torch": check_torch, "launches": check_launches,
+ "devices": check_devices}[kind]()
 check("unpaired", stop["unpaired"], 0)
 check("lost", {cause: n for cause, n in stop["lost"].items() if n}, {})
 check("names lost", stop["names_lost"], 0)

@@ -1,7 +1,7 @@
 /*
  * What a program knows of its own calls: how often it called which function
- * and launched which kernel, written as one JSON object for the comparison
- * with what cudatap saw.
+ * and launched which kernel, or of single calls what they must look like,
+ * written as one JSON object for the comparison with what cudatap saw.
  *
  * OWN_WAIT_MS	how long to wait before the first call: a tracer of the whole
  *		host sees a library's mapping a little after it was made; and a
@@ -14,13 +14,21 @@
 #ifndef OWN_H
 #define OWN_H
 
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <string>
+#include <sys/syscall.h>
 #include <unistd.h>
+#include <vector>
 
 static std::map<std::string, long> own_calls, own_launches;
+static std::map<int, std::string> own_uuids; /* by device */
+static std::vector<std::string> own_events;
+static size_t own_peer_bytes; /* copied between devices */
+static std::mutex own_mutex;  /* of the events and launches */
 
 static inline void own_gate(const char *name)
 {
@@ -49,6 +57,63 @@ static inline void own_must(int got, int wanted, const char *what)
 	exit(1);
 }
 
+static inline void own_launch(const char *kernel, long n)
+{
+	std::lock_guard<std::mutex> lock(own_mutex);
+
+	own_launches[kernel] += n;
+}
+
+/*
+ * The call that this thread has made just now: its family, function and
+ * device (-1: none known), and what else its event has, as ", KEY: VALUE..."
+ * in JSON. An object is compared by the members that it has here.
+ */
+static inline void own_expect(const char *family, const char *func, int device, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+static inline void own_expect(const char *family, const char *func, int device, const char *format, ...)
+{
+	char keys[1024], text[1280];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(keys, sizeof(keys), format, list);
+	va_end(list);
+	snprintf(text, sizeof(text), "{\"tid\": %ld, \"family\": \"%s\", \"func\": \"%s\", \"device\": %s%s}",
+		 (long)syscall(SYS_gettid), family, func,
+		 device < 0 ? "null" : std::to_string(device).c_str(), keys);
+	std::lock_guard<std::mutex> lock(own_mutex);
+	own_events.push_back(text);
+}
+
+static inline void own_uuid(int device, const unsigned char *bytes)
+{
+	char hex[33];
+
+	for (int i = 0; i < 16; i++)
+		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+	own_uuids[device] = hex;
+}
+
+static inline void own_list(FILE *out)
+{
+	const char *before = "";
+
+	fprintf(out, ", \"peer_bytes\": %zu, \"uuids\": {", own_peer_bytes);
+	for (const auto &one : own_uuids) {
+		fprintf(out, "%s\"%d\": \"%s\"", before, one.first, one.second.c_str());
+		before = ", ";
+	}
+	fprintf(out, "}, \"events\": [");
+	before = "";
+	for (const std::string &one : own_events) {
+		fprintf(out, "%s\n%s", before, one.c_str());
+		before = ",";
+	}
+	fprintf(out, "]");
+}
+
 static inline void own_map(FILE *out, const char *key, const std::map<std::string, long> &map)
 {
 	const char *before = "";
@@ -71,6 +136,7 @@ static inline int own_write(const char *path)
 	fprintf(out, "{\"pid\": %d", (int)getpid());
 	own_map(out, "calls", own_calls);
 	own_map(out, "launches", own_launches);
+	own_list(out);
 	fprintf(out, "}\n");
 	fflush(out);
 	own_gate("end");

@@ -6,12 +6,12 @@
 #
 # usage: tests/gpu/run.sh CUDATAP [OUT]     (as root; nvcc and PyTorch on the PATH)
 #	LATE=60		seconds after which one program of the whole-host run loads its library
-#	PARTS="programs host import nested"
+#	PARTS="programs devices host import nested"
 set -u
 tap=$(realpath "$1")
 out=${2:-$(mktemp -d)}
 here=$(cd "$(dirname "$0")" && pwd)
-parts=${PARTS:-programs host import nested}
+parts=${PARTS:-programs devices host import nested}
 mkdir -p "$out"
 cd "$out" || exit 1
 failed=0
@@ -45,10 +45,10 @@ library() { # NAME: how to link it, also where only libNAME.so.N is there
 	echo "-l$1"
 }
 
-one() { # NAME KIND COMMAND... ; %s stands for the counts file
+one() { # NAME KIND COMMAND... ; %s stands for the counts file; FAMILIES are traced
 	local name=$1 kind=$2
 	shift 2
-	"$tap" -f all -o "$name.jsonl" -- "${@//%s/$name.json}" >"$name.out" 2>&1 || {
+	"$tap" -f "${FAMILIES:-all}" -o "$name.jsonl" -- "${@//%s/$name.json}" >"$name.out" 2>&1 || {
 		echo "  $name: the command failed: $(tail -n 3 "$name.out")"
 		failed=1
 		return
@@ -66,6 +66,8 @@ build calls-static -cudart static "$here/calls.cu" &
 build calls-ptds -cudart shared --default-stream per-thread "$here/calls.cu" &
 build libcalls.so -cudart shared -shared -Xcompiler -fPIC "$here/calls.cu" &
 build late "$here/late.cpp" -ldl &
+build devices-shared -cudart shared "${flags[@]}" "$here/devices.cu" "$(library cuda)" &
+build devices-static -cudart static "${flags[@]}" "$here/devices.cu" "$(library cuda)" &
 build graphs "${flags[@]}" "$here/graphs.cu" "$(library cuda)" &
 build nvrtc -cudart none "${flags[@]}" "$here/nvrtc.cpp" "$(library nvrtc)" "$(library cuda)" &
 build cublas -cudart shared "${flags[@]}" "$here/cublas.cpp" "$(library cublas)" "$(library cuda)" &
@@ -84,6 +86,19 @@ case $parts in *programs*)
 	one triton launches python3 "$here/kernel_triton.py" %s
 	one cupy launches python3 "$here/kernel_cupy.py" %s
 	one torch torch python3 "$here/train.py" %s
+	;;
+esac
+
+case $parts in *devices*)
+	gpus=$(nvidia-smi -L | wc -l)
+	say "a thread on each GPU, copies between them, contexts that move, a graph: there $([ "$gpus" = 1 ] &&
+		echo "is one GPU, everything is on it" || echo "are $gpus GPUs")"
+	one devices devices ./devices-shared %s
+	one static devices ./devices-static %s
+	# what changes the device is not traced then, nor what asks for it
+	FAMILIES=memory,transfer,launch,graph one few devices ./devices-shared %s
+	# the last one alone, which the program calls 0
+	one last devices env CUDA_VISIBLE_DEVICES=$((gpus - 1)) ./devices-shared %s
 	;;
 esac
 

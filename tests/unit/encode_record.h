@@ -187,13 +187,12 @@ static inline void record_random_slot(struct record *record, uint64_t *state)
 		len = count < REC_MAX_SLOT / op->size ? count * op->size : REC_MAX_SLOT / op->size * op->size;
 	}
 	record_random_bytes(state, bytes, len, string || record_random(state) % 2);
-	if (op->kind == REC_OP_MEM && record->plan->op_param[record->op] != TABLE_NONE &&
-	    record_random(state) % 4) {
+	if (!string && record->plan->op_param[record->op] != TABLE_NONE && record_random(state) % 4) {
 		const struct table_param *param =
 			&table_params[table_rows[record->row].param + record->plan->op_param[record->op]];
 
-		if (param->deref != TABLE_NO_DEREF)
-			record_random_tags(state, &table_types[param->pointee], bytes);
+		for (size_t i = 0; param->deref != TABLE_NO_DEREF && i + op->size <= len; i += op->size)
+			record_random_tags(state, &table_types[param->pointee], bytes + i);
 	}
 	record_slot(record, bytes, (int)len, count);
 }
