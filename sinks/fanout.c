@@ -190,6 +190,15 @@ void fanout_flush(struct fanout *fanout)
 	push_all(fanout);
 }
 
+void fanout_set_patience(struct fanout *fanout, enum fanout_patience patience)
+{
+	atomic_store(&fanout->all.patience, patience);
+	pthread_mutex_lock(&fanout->lock);
+	for_each_outlet (outlet, fanout)
+		worker_stir(outlet->worker);
+	pthread_mutex_unlock(&fanout->lock);
+}
+
 /* ---- the end ---- */
 
 void fanout_stop(struct fanout *fanout, uint64_t deadline_ns)

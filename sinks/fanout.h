@@ -104,6 +104,18 @@ void fanout_withhold(struct fanout *fanout, uint64_t sinks, enum fanout_withhold
 /** fanout_lost - one event could not be made into a line for these sinks */
 void fanout_lost(struct fanout *fanout, uint64_t sinks, enum sink_reason reason, uint64_t seq);
 
+/* Where a sink with when_full: block has no room, the reader ... */
+enum fanout_patience {
+	FANOUT_WAITS,   /* up to its block_timeout */
+	FANOUT_EXCEEDS, /* goes beyond the queue's limits, unless the sink has kept it waiting in vain before
+			 */
+	FANOUT_LOSES,   /* loses the lines, as others do */
+};
+
+/** fanout_set_patience - [any] from now on; who waits at the moment is woken. FANOUT_WAITS at the beginning.
+ * FANOUT_EXCEEDS is for who waits for the reader: for as long as it takes to have it come. */
+void fanout_set_patience(struct fanout *fanout, enum fanout_patience patience);
+
 /** fanout_flush - hand all committed lines to the queues and wake sleeping workers; at the end of
  * each batch of the ring. Like fanout_reserve() it waits only for sinks with when_full: block. */
 void fanout_flush(struct fanout *fanout);

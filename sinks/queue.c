@@ -134,6 +134,18 @@ size_t queue_push(struct queue *queue, struct chunk *chunk, uint32_t first, size
 	return queue_copy(queue, lines, n);
 }
 
+size_t queue_push_beyond(struct queue *queue, struct chunk *chunk, uint32_t first, size_t count)
+{
+	uint64_t max_events = queue->max_events, max_bytes = queue->max_bytes;
+	size_t n;
+
+	queue->max_events = queue->max_bytes = UINT64_MAX;
+	n = queue_push(queue, chunk, first, count);
+	queue->max_events = max_events;
+	queue->max_bytes = max_bytes;
+	return n;
+}
+
 size_t queue_peek(const struct queue *queue, struct line *room, size_t max, uint64_t max_bytes,
 		  const struct line **ret_lines)
 {

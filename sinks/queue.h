@@ -52,6 +52,9 @@ void queue_destroy(struct queue *queue);
  */
 size_t queue_push(struct queue *queue, struct chunk *chunk, uint32_t first, size_t count);
 
+/** queue_push_beyond - the same whatever the limits say; only for want of memory some are not accepted */
+size_t queue_push_beyond(struct queue *queue, struct chunk *chunk, uint32_t first, size_t count);
+
 /**
  * queue_peek - lines at the front, in one array
  * @room: array of @max lines, used when the front run is short

@@ -144,7 +144,7 @@ static bool wait_for_room(struct worker *worker, uint64_t *deadline_ns)
 {
 	struct timespec ts;
 
-	if (worker->waited_out)
+	if (worker->waited_out || atomic_load(&worker->all->patience) != FANOUT_WAITS)
 		return false;
 	if (!*deadline_ns)
 		*deadline_ns = worker_now() + worker->block_timeout_ns;
@@ -173,6 +173,15 @@ static bool more_room(struct worker *worker, size_t wanted, uint64_t *deadline_n
 	}
 }
 
+static size_t push(struct worker *worker, struct chunk *chunk, uint32_t first, size_t count)
+{
+	bool beyond = worker->when_full == SINK_BLOCK && !worker->waited_out &&
+		      atomic_load(&worker->all->patience) == FANOUT_EXCEEDS;
+
+	return beyond ? queue_push_beyond(&worker->queue, chunk, first, count)
+		      : queue_push(&worker->queue, chunk, first, count);
+}
+
 static void push_run(struct worker *worker, const struct queue_run *run, uint64_t *deadline_ns)
 {
 	const struct line *lines = &run->chunk->lines[run->first];
@@ -182,7 +191,7 @@ static void push_run(struct worker *worker, const struct queue_run *run, uint64_
 		uint32_t first = run->first + (uint32_t)taken;
 		size_t left = run->count - taken, n;
 
-		n = worker->closed ? 0 : queue_push(&worker->queue, run->chunk, first, left);
+		n = worker->closed ? 0 : push(worker, run->chunk, first, left);
 		worker->counters.received += n;
 		taken += n;
 	} while (taken < run->count && !worker->closed && more_room(worker, run->count - taken, deadline_ns));
@@ -210,6 +219,13 @@ void worker_push(struct worker *worker, const struct queue_run *runs, size_t nru
 	pthread_mutex_unlock(&worker->lock);
 	if (wake)
 		worker_signal(worker->wake_fd);
+}
+
+void worker_stir(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	pthread_cond_broadcast(&worker->room_made);
+	pthread_mutex_unlock(&worker->lock);
 }
 
 void worker_lost(struct worker *worker, enum sink_reason reason, uint64_t seq)

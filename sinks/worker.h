@@ -29,6 +29,7 @@ struct workers {
 	unsigned nrunning;        /* threads */
 	unsigned ncurrent, ngone; /* current ones, and of these, those whose outside has gone */
 	atomic_bool exit;         /* a sink wants cudatap to end */
+	_Atomic enum fanout_patience patience;
 	/* eventfds: readable when all current ones have gone or one wants to exit; when no thread runs;
 	 * when one that is not current has ended */
 	int gone_fd, ended_fd, left_fd;
@@ -71,6 +72,8 @@ bool worker_has_ended(const struct worker *worker);
  */
 void worker_push(struct worker *worker, const struct queue_run *runs, size_t nruns, uint64_t filtered,
 		 uint64_t rate_limited);
+/** worker_stir - a reader that waits looks at all->patience again. Any thread. */
+void worker_stir(struct worker *worker);
 /** worker_lost - one event never became a line */
 void worker_lost(struct worker *worker, enum sink_reason reason, uint64_t seq);
 

@@ -82,6 +82,15 @@ struct find_file {
  */
 int find_open(const struct find_file *file);
 
+/**
+ * find_name - what an open file is called, which may be another one than was looked for
+ * @pid: that maps it
+ * @found: what it was called when it was found. That stays if the file has this name still, seen from its
+ *	process's root; otherwise it is named as this host names it.
+ * " (deleted)" is stripped. @name: of PATH_MAX bytes at least
+ */
+void find_name(int fd, pid_t pid, const char *found, char *name, size_t size);
+
 /* Callback of the walks: return 0 to go on, anything else ends the walk and is returned. */
 typedef int (*find_fn)(void *ctx, const struct find_file *file);
 

@@ -237,6 +237,36 @@ static int open_name(const char *root, const struct find_file *file)
 	return -ESTALE;
 }
 
+void find_name(int fd, pid_t pid, const char *found, char *name, size_t size)
+{
+	static const char deleted[] = " (deleted)";
+	const size_t mark = sizeof(deleted) - 1;
+	struct find_file file = {.pid = pid};
+	char link[32];
+	size_t len, n = strlen(found);
+	struct stat st = {0};
+	ssize_t got;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	got = readlink(link, name, size - 1);
+	if (got <= 0 || fstat(fd, &st)) {
+		snprintf(name, size, "%s", found);
+		return;
+	}
+	name[got] = 0;
+	len = (size_t)got;
+	if (len > mark && !strcmp(name + len - mark, deleted)) {
+		file.dev = st.st_dev;
+		file.ino = st.st_ino;
+		len -= mark;
+		name[len] = 0;
+		undo_deleted(&file, name);
+		len = strlen(name);
+	}
+	if (*found == '/' && len > n && !strcmp(name + len - n, found))
+		memmove(name, found, n + 1);
+}
+
 int find_open(const struct find_file *file)
 {
 	char root[64];

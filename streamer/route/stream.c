@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../enrich/enrich.h"
 #include "../log.h"
@@ -43,6 +45,7 @@ struct stream {
 	_Atomic uint64_t emitted, unfinished, undecodable, filtered, limited, events;
 	pthread_t reader;
 	bool running;
+	int drained_fd;
 	atomic_bool stop;
 	pthread_mutex_t post_lock; /* guards from here */
 	struct posted *first, **last;
@@ -246,12 +249,14 @@ void stream_switch(struct stream_change *change, enum event_type type, stream_bo
 	change->border = border;
 	change->ctx = ctx;
 	change->deadline_ns = deadline_ns;
+	fanout_set_patience(stream->fanout, FANOUT_EXCEEDS); /* whoever it waits for is not waited for here */
 	pthread_mutex_lock(&stream->post_lock);
 	stream->change = change;
 	capture_wake(stream->options.capture);
 	while (stream->change)
 		pthread_cond_wait(&stream->changed, &stream->post_lock);
 	pthread_mutex_unlock(&stream->post_lock);
+	fanout_set_patience(stream->fanout, FANOUT_WAITS);
 }
 
 void stream_change_free(struct stream_change *change)
@@ -376,6 +381,7 @@ static void *reader_main(void *arg)
 	emit_posted(stream);
 	atomic_store(&stream->events, stream->seq);
 	fanout_flush(stream->fanout);
+	eventfd_write(stream->drained_fd, 1);
 	return NULL;
 }
 
@@ -452,6 +458,7 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 		return -ENOMEM;
 	stream->options = *options;
 	stream->last = &stream->first;
+	stream->drained_fd = eventfd(0, EFD_CLOEXEC);
 	pthread_mutex_init(&stream->post_lock, NULL);
 	pthread_cond_init(&stream->changed, NULL);
 	pthread_mutex_init(&stream->loss_lock, NULL);
@@ -459,6 +466,8 @@ int stream_new(const struct stream_options *options, struct stream **ret_stream,
 	losses_init(&stream->losses);
 	snprintf(error, error_size, "out of memory");
 	err = open_sinks(stream, error, error_size);
+	if (!err && stream->drained_fd < 0)
+		err = -errno;
 	if (!err) {
 		stream->known = known_new(&known);
 		stream->clock = clock_map_new();
@@ -507,12 +516,22 @@ void stream_totals(const struct stream *stream, struct stream_totals *ret_totals
 	ret_totals->events = atomic_load(&stream->events);
 }
 
+void stream_end(struct stream *stream)
+{
+	atomic_store(&stream->stop, true);
+	capture_wake(stream->options.capture);
+}
+
+int stream_drained_fd(const struct stream *stream)
+{
+	return stream->drained_fd;
+}
+
 void stream_drain(struct stream *stream)
 {
 	if (!stream->running)
 		return;
-	atomic_store(&stream->stop, true);
-	capture_wake(stream->options.capture);
+	stream_end(stream);
 	pthread_join(stream->reader, NULL);
 	stream->running = false;
 }
@@ -534,6 +553,7 @@ bool stream_progress(const struct stream *stream, uint64_t *ret_done)
 
 void stream_finish(struct stream *stream, enum event_type type, json_t *body)
 {
+	fanout_set_patience(stream->fanout, FANOUT_EXCEEDS);
 	emit_event(stream, type, body);
 	fanout_flush(stream->fanout);
 	fanout_stop(stream->fanout, SINK_NEVER - 1); /* for as long as stream_close() lets them */
@@ -564,6 +584,7 @@ void stream_free(struct stream *stream)
 		free(posted);
 	}
 	losses_free(&stream->losses);
+	close(stream->drained_fd);
 	known_free(stream->known);
 	clock_map_free(stream->clock);
 	free(stream);

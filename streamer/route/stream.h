@@ -90,11 +90,15 @@ struct stream_totals {
 };
 void stream_totals(const struct stream *stream, struct stream_totals *ret_totals);
 
-/** stream_drain - the probes are gone: read what is left in the ring and end the reader thread */
+/** stream_end - the probes are gone: read what is left in the ring and end the reader thread */
+void stream_end(struct stream *stream);
+/** stream_drained_fd - readable once that is done: stream_drain() will not wait */
+int stream_drained_fd(const struct stream *stream);
+/** stream_drain - stream_end(), and wait for it */
 void stream_drain(struct stream *stream);
 
 /**
- * stream_progress - after stream_drain(): what the sinks have done with the lines they were given
+ * stream_progress - what the sinks have done with the lines they were given
  * @ret_done: rises as long as they get on
  * Returns whether lines wait in a queue.
  */

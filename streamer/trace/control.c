@@ -478,34 +478,58 @@ static bool drain_is_over(const struct trace *trace, bool finished, uint64_t now
 	return now >= from + (finished ? time : time / 2);
 }
 
+static void begin_draining(struct trace *trace)
+{
+	if (!trace->draining)
+		trace->drain_ns = trace->moved_ns = control_now_ns();
+	trace->draining = true; /* signals are counted, a command has nothing to do with them any more */
+}
+
+/* Until @fd is readable or so much time has gone by; meanwhile signals count, and sinks get on. Returns
+ * whether it is. */
+static bool wait_draining(struct trace *trace, int fd, int timeout_ms)
+{
+	struct pollfd fds[2] = {{.fd = trace->signal_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+	int signals = trace->signals;
+	uint64_t done, now;
+
+	poll(fds, 2, timeout_ms);
+	if (fds[1].revents)
+		return true;
+	on_signal(trace, 0);
+	fanout_reap(stream_fanout(trace->stream));
+	now = control_now_ns();
+	if (trace->signals != signals)
+		trace->drain_ns = now; /* its time counts from here */
+	stream_progress(trace->stream, &done);
+	if (done != trace->drained)
+		trace->moved_ns = now;
+	trace->drained = done;
+	return false;
+}
+
+void control_read_out(struct trace *trace)
+{
+	begin_draining(trace);
+	stream_end(trace->stream);
+	while (!wait_draining(trace, stream_drained_fd(trace->stream), 100))
+		if (drain_is_over(trace, false, control_now_ns()))
+			fanout_set_patience(stream_fanout(trace->stream), FANOUT_LOSES);
+	stream_drain(trace->stream);
+}
+
 void control_drain(struct trace *trace, bool finished)
 {
-	struct pollfd fds[2] = {{.fd = trace->signal_fd, .events = POLLIN},
-				{.fd = stream_finished_fd(trace->stream), .events = POLLIN}};
-	uint64_t now = control_now_ns(), done = 0, last_done = 0;
-	int signals = trace->signals;
-	bool queued;
+	uint64_t done;
 
-	if (!trace->draining)
-		trace->drain_ns = trace->moved_ns = now;
-	trace->draining = true; /* signals are counted, a command has nothing to do with them any more */
-	while (!drain_is_over(trace, finished, now)) {
-		queued = stream_progress(trace->stream, &done);
-		if (!finished && !queued)
+	begin_draining(trace);
+	while (!drain_is_over(trace, finished, control_now_ns())) {
+		if (!finished && !stream_progress(trace->stream, &done))
 			return;
 		/* before the last event the sinks have not been asked to end: look again soon */
-		poll(fds, finished ? 2 : 1, finished ? 100 : 2);
-		if (finished && fds[1].revents)
+		if (wait_draining(trace, finished ? stream_finished_fd(trace->stream) : -1,
+				  finished ? 100 : 2))
 			return;
-		on_signal(trace, 0);
-		fanout_reap(stream_fanout(trace->stream));
-		now = control_now_ns();
-		if (trace->signals != signals)
-			trace->drain_ns = now; /* its time counts from here */
-		if (done != last_done)
-			trace->moved_ns = now;
-		signals = trace->signals;
-		last_done = done;
 	}
 }
 

@@ -66,6 +66,7 @@ struct trace {
 	const char *stop_reason;     /* NULL: running */
 	bool draining;               /* the probes are gone, the sinks write what they have */
 	uint64_t drain_ns, moved_ns; /* CLOCK_MONOTONIC: when that began, when a sink last got on */
+	uint64_t drained;            /* what the sinks had done then */
 	int signals;                 /* INT and TERM so far */
 	bool ended;                  /* recording has stopped, and open_calls is final */
 	uint64_t open_calls;
@@ -138,6 +139,9 @@ void control_loop(struct trace *trace);
 #define DRAIN_NS       5000000000ull
 #define DRAIN_HURRY_NS 200000000ull
 
+/** control_read_out - wait until the ring has been read to its end and the reader has ended; sinks with
+ * when_full: block may hold it up for half of that time */
+void control_read_out(struct trace *trace);
 /**
  * control_drain - wait for the sinks, as long as they may take
  * @finished: they have been asked to end; otherwise until their queues are empty, so that the last

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,12 +270,20 @@ static int look(struct trace *trace, const struct candidate *candidate)
 	return 0;
 }
 
-static void show(struct trace *trace, const struct candidate *candidate)
+/* Between a file's being found and its being opened, another one may have taken its place. */
+static void show(struct trace *trace, const struct candidate *found)
 {
-	int err = look(trace, candidate);
+	struct candidate candidate = *found;
+	char name[PATH_MAX + 16];
+	int err;
 
-	if (err < 0 && err != FIND_NO_CUDA && find_looks_like_cuda(candidate->path))
-		log_msg("%s: not traced: %s", candidate->path, find_error_text(err));
+	if (found->pid) {
+		find_name(found->fd, found->pid, found->path, name, sizeof(name));
+		candidate.path = name;
+	}
+	err = look(trace, &candidate);
+	if (err < 0 && err != FIND_NO_CUDA && find_looks_like_cuda(candidate.path))
+		log_msg("%s: not traced: %s", candidate.path, find_error_text(err));
 }
 
 void targets_show(struct trace *trace, pid_t pid, int fd, const char *path)

@@ -308,7 +308,7 @@ static void end(struct trace *trace)
 	capture_detach_all(trace->capture);
 	if (capture_method(trace->capture) == CAPTURE_CLASSIC)
 		usleep(20000); /* the probes are still being closed: let programs under way end */
-	stream_drain(trace->stream);
+	control_read_out(trace);
 	trace->open_calls = report_count(trace, &counters);
 	trace->ended = true;
 	control_drain(trace, false);

@@ -51,6 +51,56 @@ def test_deleted_library(tmp_path, counts):
         process.wait()
 
 
+OTHER = """
+import ctypes, os, shutil, sys, time, _ctypes
+first, second = sys.argv[1:3]
+library = ctypes.CDLL(first)
+if sys.argv[3] == "renamed":
+    os.rename(first, second)
+else:  # the inode number of one that was deleted is given to another
+    _ctypes.dlclose(library._handle)
+    number, n = os.stat(first).st_ino, 0
+    os.unlink(first)
+    while True:
+        shutil.copy(sys.argv[4], second)
+        if os.stat(second).st_ino == number:
+            break
+        n += 1
+        if n == 200:
+            sys.exit(77)
+        os.rename(second, f"{second}.{n}")
+    ctypes.CDLL(second)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["renamed", "reused"])
+def test_name_of_what_is_attached(tmp_path, how):
+    """What an attach event names is what has got the probes, though it is found under the name of another."""
+    first, second = tmp_path / "first.so", tmp_path / "second.so"
+    copy = tap.FAKE / "libcudart.so.12"
+    first.write_bytes(copy.read_bytes())
+    with tap.running([], tmp_path) as running:
+        running.wait_started()
+        running.interrupt(signal.SIGUSR2)  # answered when the host has been searched
+        while '"type":"status"' not in running.err_path.read_text():
+            time.sleep(0.01)
+        running.interrupt(signal.SIGSTOP)
+        with subprocess.Popen([sys.executable, "-c", OTHER, first, second, how, copy], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, env=tap.environment()) as process:
+            try:
+                line = process.stdout.readline()
+                running.interrupt(signal.SIGCONT)
+                if not line and process.wait() == 77:
+                    pytest.skip("the file system does not give inode numbers away again")
+                running.wait_attached(str(tmp_path))
+                run = running.end()
+            finally:
+                process.kill()
+    assert [event["path"] for event in run.attached if str(tmp_path) in event["path"]] == [str(second)]
+
+
 @contextlib.contextmanager
 def overlay(tmp_path):
     parts = {name: tmp_path / name for name in ("lower", "upper", "work", "merged")}

@@ -523,6 +523,59 @@ def test_outside_is_away_when_its_turn_comes(tmp_path):
     assert seqs == list(range(1, last["seq"] + 1))
 
 
+@contextlib.contextmanager
+def blocked(tmp_path):
+    """A cudatap whose reader waits, for a minute, for a sink that takes nothing; and the process that is traced."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # it never reads
+
+    def config(families):
+        return (f"families: {families}\n{ONE}  stuck: {{type: file, path: {fifo}, queue: {{max_events: 100, "
+                "when_full: block, block_timeout: 1m}, allow_stall: true}\n")
+
+    with reloading(tmp_path, config("[memory]")) as run:
+        run.wait_started()
+        with run.caller("100") as process:
+            wait_until(lambda: process.poll() is None and stuck(run) == 100, "a full queue")
+            yield run, config, process
+    os.close(reader)
+
+
+def stuck(run):
+    """How many events wait for the sink that takes nothing."""
+    run.tap.interrupt(signal.SIGUSR2)
+    time.sleep(0.02)
+    found = re.findall(r'"stuck":.*?"queued":(\d+)', run.stderr())
+    return int(found[-1]) if found else 0
+
+
+def test_reload_past_a_blocked_sink(tmp_path):
+    """It does not wait, and nothing is lost for that; nor do SIGHUP's reopening and the end."""
+    with blocked(tmp_path) as (run, config, process):
+        for families in ("[memory, sync]", "[memory]"):
+            (tmp_path / "log.jsonl").rename(tmp_path / "old.jsonl")
+            run.events = Reloads(tmp_path / "log.jsonl")
+            run.done = 0
+            assert run.reload(config(families))["status"] == "ok"
+        sinks = json.loads(re.findall(r'^{"type":"status".*', run.stderr(), re.MULTILINE)[-1])["sinks"]
+        assert not sinks["stuck"]["dropped"]
+        begun = time.monotonic()
+        stop = run.end()
+        assert time.monotonic() - begun < TIMEOUT
+        assert stop["reason"] == "signal"
+        end_calls(process)
+
+
+def test_second_signal_past_a_blocked_sink(tmp_path):
+    with blocked(tmp_path) as (run, _, process):
+        run.tap.interrupt(signal.SIGTERM)
+        time.sleep(0.05)
+        run.tap.interrupt(signal.SIGTERM)
+        assert run.tap.process.wait(TIMEOUT) == 0
+        end_calls(process)
+
+
 def told(run, what):
     return run.stderr().count(what), sum(what in event.get("errors", ()) for event in run.events.look())
 

@@ -181,6 +181,66 @@ static void test_block_and_gone(void **state)
 	fanout_free(f);
 }
 
+struct pushing {
+	struct fanout *fanout;
+	atomic_bool done;
+};
+
+static void *push_lines(void *arg)
+{
+	struct pushing *pushing = arg;
+
+	put_lines(pushing->fanout, 1, 5000, 200);
+	atomic_store(&pushing->done, true);
+	return NULL;
+}
+
+/* A reader that waits for a sink that takes nothing comes at once when it is wanted elsewhere. */
+static void block_until(enum fanout_patience patience)
+{
+	struct pushing pushing = {0};
+	static struct mock m;
+	struct config_sink sink;
+	pthread_t thread;
+	struct fanout *f;
+
+	start(&m, &sink, SINK_BLOCK, 50);
+	sink.queue.block_timeout_ns = 600000 * MS;
+	m.blocks = true;
+	f = pushing.fanout = open_fanout(&sink, 1);
+	pthread_create(&thread, NULL, push_lines, &pushing);
+	wait_for(counters(f, 0).queued == 50);
+	sleep_ms(20);
+	assert_false(pushing.done);
+	fanout_reopen(f);
+	fanout_set_patience(f, patience);
+	wait_for(pushing.done);
+	pthread_join(thread, NULL);
+	if (patience == FANOUT_EXCEEDS) {
+		put_lines(f, 5001, 100, 200);
+		assert_int_equal(counters(f, 0).queued, 5100);
+	} else {
+		assert_int_equal(counters(f, 0).dropped[SINK_QUEUE_FULL], 5000 - 50);
+	}
+	fanout_set_patience(f, FANOUT_WAITS);
+	m.blocks = false;
+	fanout_close(f, now_ns() + 5000 * MS);
+	assert_int_equal(m.lines, patience == FANOUT_EXCEEDS ? 5100 : 50);
+	assert_int_equal(m.disorder, 0);
+	assert_int_equal(m.reopened, 1);
+	fanout_free(f);
+}
+
+static void test_block_and_exceed(void **state)
+{
+	block_until(FANOUT_EXCEEDS);
+}
+
+static void test_block_and_lose(void **state)
+{
+	block_until(FANOUT_LOSES);
+}
+
 /* on_disk_full: exit, as the fan-out sees it. */
 static struct sink_result exit_write(struct sink *sink, const struct line *lines, size_t n)
 {
@@ -241,6 +301,8 @@ int main(void)
 		cmocka_unit_test(test_block),
 		cmocka_unit_test(test_block_is_bounded),
 		cmocka_unit_test(test_block_and_gone),
+		cmocka_unit_test(test_block_and_exceed),
+		cmocka_unit_test(test_block_and_lose),
 		cmocka_unit_test(test_exit),
 		cmocka_unit_test(test_forms),
 	};
