@@ -16,6 +16,7 @@ struct regs {
 #define REGS_NARGS    6
 #define REGS_RET(ctx) ((ctx)->ax)
 #define REGS_SP(ctx)  ((ctx)->sp)
+#define REGS_IP(ctx)  ((ctx)->ip)
 /* The return address has been popped when the return probe fires. */
 #define REGS_ENTRY_SP(ctx) ((ctx)->sp - 8)
 /* The first argument word on the stack lies above the return address. */
@@ -41,6 +42,7 @@ struct regs {
 #define REGS_NARGS           8
 #define REGS_RET(ctx)        ((ctx)->x[0])
 #define REGS_SP(ctx)         ((ctx)->sp)
+#define REGS_IP(ctx)         ((ctx)->pc)
 #define REGS_ENTRY_SP(ctx)   ((ctx)->sp)
 #define REGS_STACK_ARGS(ctx) ((ctx)->sp)
 

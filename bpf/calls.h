@@ -119,8 +119,8 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	const struct rec_desc *desc;
 	struct counters *c;
 	struct frame *f, *parent;
-	u64 cookie;
-	u32 row, depth, solid, nstack, sample_n = 0;
+	u64 cookie, nregs, nstack;
+	u32 row, depth, solid, sample_n = 0;
 	enum turned turned = TURNED_NOT;
 	bool nested;
 	u8 state;
@@ -128,7 +128,7 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	if (!shared.recording)
 		return false;
 	cookie = bpf_get_attach_cookie(ctx);
-	row = cookie & (REC_MAX_ROWS - 1);
+	row = INDEX(cookie, REC_MAX_ROWS);
 	state = shared.row_state[row];
 	if (state == REC_ROW_OFF)
 		return false;
@@ -199,15 +199,11 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 	}
 	desc = &shared.desc[row];
 	regs_args(ctx, (u64 *)f->data);
-	f->len = (desc->nregs & 15) * 8;
-	nstack = desc->nstack;
-	if (nstack) {
-		if (nstack > REC_MAX_STACK)
-			nstack = REC_MAX_STACK;
-		if (bpf_probe_read_user(f->data + f->len, nstack * 8, (void *)REGS_STACK_ARGS(ctx)))
-			c->v[REC_READ_FAILED]++;
-		f->len += nstack * 8;
-	}
+	nregs = AT_MOST(desc->nregs, REC_MAX_REGS);
+	nstack = AT_MOST(desc->nstack, REC_MAX_STACK);
+	if (nstack && bpf_probe_read_user(f->data + nregs * 8, nstack * 8, (void *)REGS_STACK_ARGS(ctx)))
+		c->v[REC_READ_FAILED]++;
+	f->len = (nregs + nstack) * 8;
 	if (desc->nentry && state & REC_ROW_ON)
 		c->v[REC_READ_FAILED] +=
 			(sleepable ? read_ops_sleepable : read_ops_plain)(f, row, 0, desc->nentry, 0);
@@ -218,13 +214,10 @@ static __always_inline bool enter(struct regs *ctx, bool sleepable)
 
 static __always_inline void submit(struct frame *f, struct counters *c, enum rec_counter as)
 {
-	u32 len = f->len;
-
-	if (len > REC_MAX_DATA)
-		len = REC_MAX_DATA;
-	if (bpf_ringbuf_output(&ring, &f->rec, sizeof(f->rec) + len, BPF_RB_NO_WAKEUP)) {
+	if (bpf_ringbuf_output(&ring, &f->rec, sizeof(f->rec) + AT_MOST(f->len, REC_MAX_DATA),
+			       BPF_RB_NO_WAKEUP)) {
 		c->v[REC_LOST_RING]++;
-		__sync_fetch_and_add(&shared.lost_by_row[f->rec.cookie & (REC_MAX_ROWS - 1)], 1);
+		__sync_fetch_and_add(&shared.lost_by_row[INDEX(f->rec.cookie, REC_MAX_ROWS)], 1);
 	} else {
 		c->v[as]++;
 	}
@@ -264,7 +257,7 @@ static __always_inline struct frame *leave_frame(struct thread_state *t, u64 sp,
  */
 static __always_inline void count_orphan(const struct thread_state *t, u64 cookie)
 {
-	u32 row = cookie & (REC_MAX_ROWS - 1), state = shared.row_state[row];
+	u32 row = INDEX(cookie, REC_MAX_ROWS), state = shared.row_state[row];
 	struct verdict verdict;
 	struct counters *c;
 
@@ -304,7 +297,7 @@ static __always_inline void leave(struct regs *ctx, bool sleepable)
 		c->v[REC_MUTED]++;
 	if (!(f->state & (REC_ROW_ON | REC_ROW_NAMES | REC_ROW_FOLLOW)))
 		return;
-	desc = &shared.desc[cookie & (REC_MAX_ROWS - 1)];
+	desc = &shared.desc[INDEX(cookie, REC_MAX_ROWS)];
 	f->rec.end_ns = now;
 	f->rec.ret = ret;
 	success = desc->success == REC_SUCCESS_ALWAYS || !(u32)ret;

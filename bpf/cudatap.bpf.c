@@ -40,6 +40,7 @@ typedef u8 bool;
 struct rec_shared shared;
 
 #include "arch.h"
+#include "bound.h"
 #include "kernel.h"
 #include "identity.h"
 #include "selection.h"
@@ -55,6 +56,15 @@ char LICENSE[] SEC("license") = "GPL";
 #include "calls.h"
 
 /* ---- the pairs ---- */
+
+/*
+ * Which end of the call is it? At entry the program counter is at the function, on return behind the call
+ * instruction. The kernel's own answer, bpf_session_is_return(), has another signature since Linux 7.0.
+ */
+static __always_inline bool is_return(struct regs *ctx)
+{
+	return REGS_IP(ctx) != bpf_get_func_ip(ctx);
+}
 
 #define PAIR(suffix, sleepable)                                                   \
 	SEC("uprobe/entry" #suffix)                                               \
@@ -72,7 +82,7 @@ char LICENSE[] SEC("license") = "GPL";
 	SEC("uprobe/session" #suffix)                                             \
 	int on_session##suffix(struct regs *ctx)                                  \
 	{                                                                         \
-		if (bpf_session_is_return()) {                                    \
+		if (is_return(ctx)) {                                             \
 			leave(ctx, sleepable);                                    \
 			return 0;                                                 \
 		}                                                                 \
@@ -108,7 +118,7 @@ static __always_inline u32 leaving_calls(struct thread_state *t)
 	for (i = 0; i < REC_MAX_DEPTH; i++) {
 		if (i >= depth)
 			break;
-		if (shared.row_state[frame_at(t, i)->rec.cookie & (REC_MAX_ROWS - 1)] == REC_ROW_OFF)
+		if (shared.row_state[INDEX(frame_at(t, i)->rec.cookie, REC_MAX_ROWS)] == REC_ROW_OFF)
 			n++;
 	}
 	return n;
@@ -143,7 +153,7 @@ static __always_inline void close_frames(struct thread_state *t, struct counters
 		f->rec.flags |= REC_F_UNFINISHED;
 		f->rec.end_ns = bpf_ktime_get_boot_ns();
 		f->rec.ret = 0;
-		turned = turned_on_return(&shared.rules, &shared.desc[f->rec.cookie & (REC_MAX_ROWS - 1)],
+		turned = turned_on_return(&shared.rules, &shared.desc[INDEX(f->rec.cookie, REC_MAX_ROWS)],
 					  &f->rec, REC_STATUS_UNFINISHED, 0);
 		if (turned)
 			count_turned(c, turned);
@@ -267,16 +277,15 @@ static __always_inline void tell_open(struct thread_state *t, u32 i, u64 now)
 	struct frame *f = frame_at(t, i);
 	u64 start = READ_ONCE(f->rec.start_ns);
 	struct open_record *o;
-	u32 zero = 0, len;
+	u32 zero = 0;
+	u64 len;
 
 	if (!start || now < start + shared.open_after_ns || (f->told_start_ns == start && now < f->tell_ns))
 		return;
 	o = bpf_map_lookup_elem(&open_record, &zero);
 	if (!o)
 		return;
-	len = f->len;
-	if (len > REC_MAX_DATA)
-		len = REC_MAX_DATA;
+	len = AT_MOST(f->len, REC_MAX_DATA);
 	bpf_probe_read_kernel(&o->rec, sizeof(o->rec) + len, &f->rec);
 	barrier();
 	if (READ_ONCE(f->rec.start_ns) != start || READ_ONCE(t->depth) <= i)

@@ -65,8 +65,10 @@ static __always_inline void context_push(struct thread_state *t, u64 context, bo
 	u32 n = t->npushed++;
 
 	if (n < MAX_PUSHED) {
-		t->pushed[n].context = t->context;
-		t->pushed[n].device = t->device;
+		struct pushed *pushed = &t->pushed[INDEX(n, MAX_PUSHED)];
+
+		pushed->context = t->context;
+		pushed->device = t->device;
 	}
 	context_current(t, context, inside);
 }
@@ -81,15 +83,17 @@ static __always_inline void context_pop(struct thread_state *t)
 		return;
 	t->npushed = --n;
 	if (n < MAX_PUSHED) {
-		t->device = t->pushed[n].device;
-		context_current(t, t->pushed[n].context, true);
+		struct pushed *pushed = &t->pushed[INDEX(n, MAX_PUSHED)];
+
+		t->device = pushed->device;
+		context_current(t, pushed->context, true);
 	}
 }
 
 /* What the call that has just left the frame at this depth did to its thread's device. */
 __noinline int follow(struct thread_state *t, u32 depth, u32 row)
 {
-	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
+	const struct rec_desc *desc = &shared.desc[INDEX(row, REC_MAX_ROWS)];
 	struct frame *f;
 	u64 arg, out = 0;
 	bool inside;

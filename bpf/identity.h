@@ -36,7 +36,8 @@ static __always_inline bool climb_name(struct climb *c, const void *name)
 
 	if (len > REC_MAX_TEXT - IDENTITY_NAME)
 		return false;
-	n = bpf_probe_read_kernel_str(c->id->text + len, IDENTITY_NAME, name);
+	n = bpf_probe_read_kernel_str(c->id->text + AT_MOST(len, REC_MAX_TEXT - IDENTITY_NAME), IDENTITY_NAME,
+				      name);
 	if (n <= 0 || n > IDENTITY_NAME)
 		return false;
 	c->len = len + n;

@@ -6,14 +6,14 @@
 static __always_inline void read_name_op(struct name_record *n, const struct rec_op *op, u64 ret,
 					 bool sleepable)
 {
-	u64 ptr = op->arg == REC_ARG_RET ? ret : *(u64 *)(n->data + (op->arg & 31) * 8);
+	u64 ptr = op->arg == REC_ARG_RET ? ret : *(u64 *)(n->data + INDEX(op->arg, 32) * 8);
 	u32 off = n->len;
 	struct rec_slot *slot;
 	long len = -1;
 
 	if (off > 512)
 		return;
-	slot = (void *)n->data + off;
+	slot = (void *)n->data + AT_MOST(off, 512);
 	slot->count = 0;
 	if (op->kind == REC_OP_MEM && op->size == 8) {
 		if (!read_user(slot + 1, 8, (void *)ptr, sleepable))
@@ -38,7 +38,7 @@ static __always_inline void read_name_op(struct name_record *n, const struct rec
 
 static __always_inline int read_name(struct name_record *n, u32 row, u64 ret, bool sleepable)
 {
-	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
+	const struct rec_desc *desc = &shared.desc[INDEX(row, REC_MAX_ROWS)];
 	u32 i;
 
 	if (!n)
@@ -81,9 +81,8 @@ static __always_inline void submit_name(struct frame *f, const struct rec_desc *
 	n->len = words > 256 ? 256 : words;
 	(sleepable ? read_name_sleepable : read_name_plain)(n, f->rec.cookie, f->rec.ret);
 	len = n->len;
-	if (len > sizeof(n->data))
-		len = sizeof(n->data);
-	if (bpf_ringbuf_output(&names, &n->rec, sizeof(n->rec) + len, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&names, &n->rec, sizeof(n->rec) + AT_MOST(len, sizeof(n->data)),
+			       BPF_RB_NO_WAKEUP))
 		c->v[REC_LOST_NAMES]++;
 }
 

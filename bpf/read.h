@@ -27,7 +27,7 @@ static __always_inline long read_string(void *dst, u32 size, const void *src, bo
 
 static __always_inline u64 word(const struct frame *f, u32 i)
 {
-	return *(const u64 *)(f->data + (i & 31) * 8);
+	return *(const u64 *)(f->data + INDEX(i, 32) * 8);
 }
 
 /* Performs one op at the end of the frame's data. Returns whether a pointer led nowhere; NULL, which
@@ -35,13 +35,13 @@ static __always_inline u64 word(const struct frame *f, u32 i)
 static __always_inline bool read_op(struct frame *f, const struct rec_op *op, u64 ret, bool sleepable)
 {
 	u64 count = 1, ptr = op->arg == REC_ARG_RET ? ret : word(f, op->arg);
-	u32 off = f->len, size = op->size;
+	u64 off = f->len, size = op->size;
 	struct rec_slot *slot;
 	long len = -1;
 
 	if (off > REC_MAX_DATA || size > REC_MAX_SLOT)
 		return false;
-	slot = (void *)f->data + off;
+	slot = (void *)f->data + AT_MOST(off, REC_MAX_DATA);
 	slot->count = 0;
 	switch (op->kind) {
 	case REC_OP_STRING_PTR:
@@ -49,8 +49,8 @@ static __always_inline bool read_op(struct frame *f, const struct rec_op *op, u6
 			break;
 		/* fall through */
 	case REC_OP_STRING:
-		len = read_string(slot + 1, size, (void *)ptr, sleepable);
-		if (len == size) {
+		len = read_string(slot + 1, AT_MOST(size, REC_MAX_SLOT), (void *)ptr, sleepable);
+		if (len == (long)size) {
 			/* the last byte before the NUL tells a full buffer from a cut text */
 			u8 next = 0;
 
@@ -84,7 +84,7 @@ static __always_inline bool read_op(struct frame *f, const struct rec_op *op, u6
 			break;
 		if (!size)
 			len = 0;
-		else if (!read_user(slot + 1, size, (void *)ptr, sleepable))
+		else if (!read_user(slot + 1, AT_MOST(size, REC_MAX_SLOT), (void *)ptr, sleepable))
 			len = size;
 		break;
 	}
@@ -104,7 +104,7 @@ static __always_inline bool read_op(struct frame *f, const struct rec_op *op, u6
  */
 static __always_inline int read_ops(struct frame *f, u32 row, u32 first, u32 end, u64 ret, bool sleepable)
 {
-	const struct rec_desc *desc = &shared.desc[row & (REC_MAX_ROWS - 1)];
+	const struct rec_desc *desc = &shared.desc[INDEX(row, REC_MAX_ROWS)];
 	int failed = 0;
 	u32 i;
 

@@ -35,8 +35,8 @@ typedef int64_t s64;
 #define REC_MAX_STACK 24   /* stack words of arguments */
 #define REC_MAX_OPS   8    /* reads through pointers, per function */
 #define REC_MAX_SLOT  256  /* bytes of one such read */
-#define REC_MAX_DATA  1024 /* words and slots of one record */
-#define REC_MAX_DEPTH 8    /* open calls per thread that are followed */
+#define REC_MAX_DATA  896  /* words and slots of one record */
+#define REC_MAX_DEPTH 6    /* open calls per thread that are followed */
 #define REC_MAX_NAME  4096 /* bytes of a kernel name, in a REC_NAME record alone */
 #define REC_COMM_LEN  16
 #define REC_MAX_TEXT  1024 /* bytes behind a REC_THREAD record */

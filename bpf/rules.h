@@ -25,7 +25,7 @@ static __always_inline bool is_too_small(const struct rec_rules *rules, const st
 	if (!rules->min_bytes || !desc->bytes_size)
 		return false;
 	regs_args(ctx, words);
-	bytes = words[desc->bytes_word & 7];
+	bytes = words[INDEX(desc->bytes_word, 8)];
 	if (desc->bytes_size == 4)
 		bytes = (u32)bytes;
 	return bytes < rules->min_bytes;
@@ -52,7 +52,7 @@ static __always_inline enum turned turned_at_entry(const struct rec_rules *rules
 		return TURNED_FILTERED;
 	if (rules->keep_errors)
 		return TURNED_NOT;
-	sample = rules->sample[row & (REC_MAX_ROWS - 1)];
+	sample = rules->sample[INDEX(row, REC_MAX_ROWS)];
 	if (sample > 1 && !is_drawn(sample))
 		return TURNED_SAMPLED_OUT;
 	*ret_sample_n = sample > 1 ? sample : 1;
@@ -63,7 +63,7 @@ static __always_inline enum turned turned_at_entry(const struct rec_rules *rules
 static __always_inline bool may_be_turned(const struct rec_rules *rules, u32 row, u32 state)
 {
 	return state & REC_ROW_REJECTED || rules->min_bytes ||
-	       (!rules->keep_errors && rules->sample[row & (REC_MAX_ROWS - 1)] > 1);
+	       (!rules->keep_errors && rules->sample[INDEX(row, REC_MAX_ROWS)] > 1);
 }
 
 static __always_inline enum rec_status status_of(const struct rec_desc *desc, u64 ret)
@@ -81,7 +81,8 @@ static __always_inline bool has_error(const struct rec_rules *rules, const struc
 
 	if (desc->success == REC_SUCCESS_ALWAYS || !code)
 		return false;
-	return code >= REC_MAX_CODE || rules->errors[desc->api & 1][code / 64] >> (code & 63) & 1;
+	return code >= REC_MAX_CODE ||
+	       rules->errors[INDEX(desc->api, 2)][INDEX(code / 64, REC_MAX_CODE / 64)] >> (code & 63) & 1;
 }
 
 /* On return, and at the end of a thread inside its call; decides what is left to decide of rec->sample_n. */
@@ -102,7 +103,7 @@ static __always_inline enum turned turned_on_return(const struct rec_rules *rule
 	if (rec->sample_n)
 		return TURNED_NOT;
 	rec->sample_n = 1;
-	sample = rules->sample[rec->cookie & (REC_MAX_ROWS - 1)];
+	sample = rules->sample[INDEX(rec->cookie, REC_MAX_ROWS)];
 	if (sample < 2 || status == REC_STATUS_ERROR || status == REC_STATUS_UNFINISHED)
 		return TURNED_NOT;
 	rec->sample_n = sample;

@@ -124,22 +124,23 @@ static __always_inline bool selected_by_exe(u32 shift)
  * runtime's name. */
 __noinline int match_container(struct select_key *key_of_name, u32 len)
 {
-	char key[REC_COMM_LEN] = {}, *name;
+	char key[REC_COMM_LEN] = {}, *name, before;
 	u32 start, *value;
 
 	if (!(select_kinds & REC_SELECT_CONTAINERS) || !key_of_name)
 		return 0;
 	name = key_of_name->text;
-	if (len > 6 && name[(len - 6) & 255] == '.')
+	if (len > 6 && name[INDEX(len - 6, REC_SELECT_TEXT)] == '.')
 		len -= 6;
 	if (len < 64)
 		return 0;
-	start = (len - 64) & 255;
-	if (start && name[(start - 1) & 255] != '-' && name[(start - 1) & 255] != ':')
+	start = INDEX(len - 64, REC_SELECT_TEXT);
+	before = name[INDEX(start - 1, REC_SELECT_TEXT)];
+	if (start && before != '-' && before != ':')
 		return 0;
 	if (start > REC_SELECT_TEXT - REC_SELECT_ID)
 		return 0;
-	__builtin_memcpy(key, name + start, REC_SELECT_ID);
+	__builtin_memcpy(key, name + AT_MOST(start, REC_SELECT_TEXT - REC_SELECT_ID), REC_SELECT_ID);
 	value = bpf_map_lookup_elem(&select_containers, key);
 	return value ? *value : 0;
 }
@@ -148,16 +149,18 @@ __noinline int match_container(struct select_key *key_of_name, u32 len)
 static long match_cgroup(u32 i, struct selecting *s)
 {
 	u32 at = s->at, match;
+	const char *text;
 	long n;
 
 	if (at >= s->c.len || at >= REC_MAX_TEXT)
 		return 1;
+	text = s->g->id.text + AT_MOST(at, REC_MAX_TEXT - 1);
 	__builtin_memset(&s->g->name, 0, sizeof(s->g->name));
-	n = bpf_probe_read_kernel_str(s->g->name.text, sizeof(s->g->name.text), s->g->id.text + at);
+	n = bpf_probe_read_kernel_str(s->g->name.text, sizeof(s->g->name.text), text);
 	if (n <= 0 || n > REC_SELECT_TEXT)
 		return 1;
 	if (select_kinds & REC_SELECT_CGROUPS) {
-		match = match_of(bpf_map_lookup_elem(&select_cgroups, s->g->id.text + at), s->shift);
+		match = match_of(bpf_map_lookup_elem(&select_cgroups, text), s->shift);
 		if (match & REC_MATCH_WHOLE && s->c.whole)
 			s->found |= REC_SELECT_CGROUPS;
 		match = match_of(bpf_map_lookup_elem(&select_cgroups, &s->g->name), s->shift);

@@ -42,6 +42,9 @@ struct thread_state {
 	struct frame frames[REC_MAX_DEPTH];
 };
 
+/* Since Linux 6.19 task storage comes from an allocator that gives 8 KiB at most, its own head included. */
+_Static_assert(sizeof(struct thread_state) <= 8000, "task storage of this size is not to be had");
+
 struct counters {
 	u64 v[REC_NCOUNTERS];
 };
@@ -135,11 +138,9 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
-extern bool bpf_session_is_return(void) __ksym __weak;
-
 static __always_inline struct frame *frame_at(struct thread_state *t, u32 i)
 {
-	return &t->frames[i & (REC_MAX_DEPTH - 1)];
+	return &t->frames[AT_MOST(i, REC_MAX_DEPTH - 1)];
 }
 
 static __always_inline struct counters *my_counters(void)

@@ -163,7 +163,7 @@ __noinline int announce(struct thread_state *t)
 	len = (u32)id->rec.exe_len + id->rec.cgroup_len + id->rec.cgroup1_len;
 	if (len > REC_MAX_TEXT)
 		return 0;
-	if (bpf_ringbuf_output(&ring, id, sizeof(id->rec) + len, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&ring, id, sizeof(id->rec) + AT_MOST(len, REC_MAX_TEXT), BPF_RB_NO_WAKEUP))
 		return 0;
 	know(t->pid_tgid >> 32, KNOWN_CALLS);
 	wake_now(); /* what only /proc tells of it is to be read before it ends */

@@ -174,7 +174,7 @@ static void check_methods(struct finding *f)
 		say(f, BAD, "the BPF program does not load", error);
 	else if (best == CAPTURE_CLASSIC)
 		say(f, LIMITED,
-		    "probes: classic alone; removing those of one library takes 100 s, in the background",
+		    "classic alone: removing those of one library takes 100 s, in the background",
 		    "Linux 6.6 or newer");
 	else
 		say(f, GOOD, words, "");

@@ -74,12 +74,14 @@ static int set_add(struct probe_set *set, int fd)
 	return 0;
 }
 
+/* BPF_TRACE_UPROBE_SESSION and BPF_TRACE_UPROBE_MULTI of newer headers; classic probes have none. */
+const uint32_t capture_attach_types[CAPTURE_NMETHODS] = {57, 48, 0};
+
 static int multi_link(const struct job *job, int side, size_t first, size_t n)
 {
-	static const uint32_t types[CAPTURE_NMETHODS] = {57, 48, 0}; /* session, multi */
 	struct link_create_attr attr = {
 		.prog_fd = job->capture->prog_fd[job->sleepable][side],
-		.attach_type = types[job->capture->method],
+		.attach_type = capture_attach_types[job->capture->method],
 		.multi =
 			{
 				.path = (uintptr_t)job->path,
@@ -92,6 +94,32 @@ static int multi_link(const struct job *job, int side, size_t first, size_t n)
 	};
 
 	return link_create(&attr);
+}
+
+int capture_try_method(enum capture_method method)
+{
+	static const struct bpf_insn nothing[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K},
+						  {.code = BPF_JMP | BPF_EXIT}};
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = capture_attach_types[method]);
+	uint64_t offset = 0;
+	struct link_create_attr attr = {
+		.attach_type = capture_attach_types[method],
+		.multi = {.path = (uintptr_t) "/", .offsets = (uintptr_t)&offset, .cnt = 1},
+	};
+	int prog, link;
+
+	if (method == CAPTURE_CLASSIC)
+		return 0;
+	prog = bpf_prog_load(BPF_PROG_TYPE_KPROBE, NULL, "GPL", nothing, 2, &opts);
+	if (prog < 0)
+		return prog;
+	attr.prog_fd = prog;
+	link = link_create(&attr);
+	close(prog);
+	if (link >= 0)
+		close(link);
+	/* a directory has no functions, say the kernels that know the link; others do not look at it */
+	return link == -EBADF ? 0 : -EOPNOTSUPP;
 }
 
 /* A number from the uprobe PMU's sysfs files, such as "6" or "config:0". */
@@ -131,7 +159,7 @@ static int classic_link(const struct job *job, int side, size_t i)
 			PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
-	link.prog_fd = job->capture->prog_fd[0][side];
+	link.prog_fd = job->capture->prog_fd[job->sleepable][side];
 	link.target_fd = event;
 	fd = link_create(&link);
 	if (fd >= 0 && ioctl(event, PERF_EVENT_IOC_ENABLE, 0)) {
@@ -186,14 +214,13 @@ static void attach_side(struct job *job, int side, size_t first, size_t n)
 
 static size_t choose(struct job *job, const struct find_function *functions, size_t n)
 {
-	bool has_sleepable = job->capture->method != CAPTURE_CLASSIC;
 	size_t i, chosen = 0;
 
 	for (i = 0; i < n; i++) {
 		const struct table_row *row = &table_rows[functions[i].row];
 		bool names = row->flags & TABLE_BRINGS_NAMES;
 
-		if (row->family != job->family || (names && has_sleepable) != job->sleepable)
+		if (row->family != job->family || (names && job->capture->sleepable) != job->sleepable)
 			continue;
 		job->offsets[chosen] = functions[i].offset;
 		job->cookies[chosen++] = (uint64_t)job->attach_id << 16 | functions[i].row;

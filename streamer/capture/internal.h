@@ -32,6 +32,7 @@ struct capture {
 	struct bpf_object *object;
 	struct ring_buffer *ring, *names;
 	enum capture_method method;
+	bool sleepable; /* the programs of functions that bring names are */
 	const struct plan *plans;
 	uint64_t flush_ns;
 	struct rec_shared *shared;
@@ -54,6 +55,17 @@ struct capture {
 };
 
 /* attach.c */
+
+/* enum bpf_attach_type of the kernel, by method */
+extern const uint32_t capture_attach_types[CAPTURE_NMETHODS];
+
+/**
+ * capture_try_method - whether the kernel has the method's links
+ *
+ * Older kernels load programs for them all the same. Returns 0 or a negative errno: EPERM without the rights,
+ * EOPNOTSUPP.
+ */
+int capture_try_method(enum capture_method method);
 
 /** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
  * all else, need; what does not fit fails later, by itself */

@@ -13,13 +13,11 @@
 
 #include "internal.h"
 
-/* enum bpf_attach_type of kernels newer than the headers may be (include/uapi/linux/bpf.h). */
-#define ATTACH_UPROBE_MULTI   48
-#define ATTACH_UPROBE_SESSION 57
-
 extern const char capture_object[], capture_object_end[];
 
 const char *const capture_method_names[CAPTURE_NMETHODS] = {"session", "multi", "classic"};
+
+#define PAIRED (1 << CAPTURE_MULTI | 1 << CAPTURE_CLASSIC)
 
 static const struct program {
 	const char *name;
@@ -27,16 +25,26 @@ static const struct program {
 	int side;
 	unsigned methods; /* bit per enum capture_method */
 } programs[] = {
-	{"on_entry", false, SIDE_ENTRY, 1 << CAPTURE_MULTI | 1 << CAPTURE_CLASSIC},
-	{"on_return", false, SIDE_RETURN, 1 << CAPTURE_MULTI | 1 << CAPTURE_CLASSIC},
+	{"on_entry", false, SIDE_ENTRY, PAIRED},
+	{"on_return", false, SIDE_RETURN, PAIRED},
 	{"on_session", false, SIDE_SESSION, 1 << CAPTURE_SESSION},
-	{"on_entry_sleepable", true, SIDE_ENTRY, 1 << CAPTURE_MULTI},
-	{"on_return_sleepable", true, SIDE_RETURN, 1 << CAPTURE_MULTI},
+	{"on_entry_sleepable", true, SIDE_ENTRY, PAIRED},
+	{"on_return_sleepable", true, SIDE_RETURN, PAIRED},
 	{"on_session_sleepable", true, SIDE_SESSION, 1 << CAPTURE_SESSION},
 };
 #define NPROGRAMS (sizeof(programs) / sizeof(programs[0]))
 
-static const int attach_types[CAPTURE_NMETHODS] = {ATTACH_UPROBE_SESSION, ATTACH_UPROBE_MULTI, 0};
+/* What is tried, from the best to the oldest. Sleepable programs on classic probes came with Linux 6.0. */
+static const struct attempt {
+	enum capture_method method;
+	bool sleepable;
+} attempts[] = {
+	{CAPTURE_SESSION, true},
+	{CAPTURE_MULTI, true},
+	{CAPTURE_CLASSIC, true},
+	{CAPTURE_CLASSIC, false},
+};
+#define NATTEMPTS (sizeof(attempts) / sizeof(attempts[0]))
 
 static const char *const tracepoints[] = {"on_exit", "on_exec", "on_fork", "on_rename"};
 #define NTRACEPOINTS (sizeof(tracepoints) / sizeof(tracepoints[0]))
@@ -62,15 +70,20 @@ static uint32_t pidns_ino(void)
 	return stat("/proc/self/ns/pid", &st) ? 0 : (uint32_t)st.st_ino;
 }
 
-static void prepare_programs(struct bpf_object *object, enum capture_method method)
+static bool is_used(const struct program *program, const struct attempt *attempt)
+{
+	return program->methods & 1u << attempt->method && (!program->sleepable || attempt->sleepable);
+}
+
+static void prepare_programs(struct bpf_object *object, const struct attempt *attempt)
 {
 	struct bpf_program *prog;
 	size_t i;
 
 	for (i = 0; i < NPROGRAMS; i++) {
 		prog = bpf_object__find_program_by_name(object, programs[i].name);
-		bpf_program__set_autoload(prog, programs[i].methods & 1u << method);
-		bpf_program__set_expected_attach_type(prog, attach_types[method]);
+		bpf_program__set_autoload(prog, is_used(&programs[i], attempt));
+		bpf_program__set_expected_attach_type(prog, capture_attach_types[attempt->method]);
 		if (programs[i].sleepable)
 			bpf_program__set_flags(prog, BPF_F_SLEEPABLE);
 	}
@@ -141,19 +154,23 @@ static void unload(struct capture *capture)
 }
 
 static int load_with(struct capture *capture, const struct capture_options *options,
-		     enum capture_method method)
+		     const struct attempt *attempt)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "cudatap");
 	struct bpf_object *object;
 	size_t i;
 	int err;
 
+	err = capture_try_method(attempt->method);
+	if (err)
+		return err;
 	object = bpf_object__open_mem(capture_object, capture_object_end - capture_object, &opts);
 	if (!object)
 		return -errno;
 	capture->object = object;
-	capture->method = method;
-	prepare_programs(object, method);
+	capture->method = attempt->method;
+	capture->sleepable = attempt->sleepable;
+	prepare_programs(object, attempt);
 	bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "ring"), options->ring_size);
 	err = select_prepare(object, options);
 	if (err)
@@ -162,7 +179,7 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 	if (err)
 		return err;
 	for (i = 0; i < NPROGRAMS; i++)
-		if (programs[i].methods & 1u << method)
+		if (is_used(&programs[i], attempt))
 			capture->prog_fd[programs[i].sleepable][programs[i].side] =
 				bpf_program__fd(bpf_object__find_program_by_name(object, programs[i].name));
 	capture->pids_fd = bpf_object__find_map_fd_by_name(object, "pids");
@@ -181,7 +198,7 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 
 static void explain(int err, const struct capture_options *options, char *error, size_t size)
 {
-	if (err == -EPERM || err == -EACCES)
+	if (err == -EPERM)
 		snprintf(error, size,
 			 "not allowed to load the BPF program: give the executable its capabilities "
 			 "(`make install` shows how) or run as root; `cudatap doctor` lists what is missing");
@@ -204,11 +221,10 @@ static void explain(int err, const struct capture_options *options, char *error,
 int capture_new(const struct capture_options *options, struct capture **ret_capture, char *error,
 		size_t error_size)
 {
-	int first = options->method == CAPTURE_AUTO ? 0 : (int)options->method;
-	int last = options->method == CAPTURE_AUTO ? CAPTURE_NMETHODS - 1 : first;
 	struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
 	struct capture *capture = calloc(1, sizeof(*capture));
-	int err = -ENOMEM, method;
+	int err = -ENOMEM;
+	size_t i;
 
 	if (!capture)
 		return -ENOMEM;
@@ -221,8 +237,10 @@ int capture_new(const struct capture_options *options, struct capture **ret_capt
 	libbpf_set_print(getenv("CUDATAP_DEBUG") ? print_libbpf : print_nothing);
 	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* what maps are charged to before kernel 5.11 */
 	capture_need_files(capture, 0);
-	for (method = first; method <= last; method++) {
-		err = load_with(capture, options, method);
+	for (i = 0; i < NATTEMPTS; i++) {
+		if (options->method != CAPTURE_AUTO && options->method != attempts[i].method)
+			continue;
+		err = load_with(capture, options, &attempts[i]);
 		if (!err) {
 			*ret_capture = capture;
 			return 0;

@@ -94,9 +94,9 @@ def test_deep(tmp_path, counts, few):
     run, made = scene(tmp_path, options, counts, "deep", "20")
     assert made["cudaMalloc"] == 20
     lost = run.stop["calls"]["lost"]["depth"]
-    assert lost == 12 and run.counts["cudaMalloc"] == 8 and run.counts["cudaFree"] == 1
+    assert lost == 14 and run.counts["cudaMalloc"] == 6 and run.counts["cudaFree"] == 1
     assert sum(event["count"] for event in run.losses) == lost
-    assert [call.get("depth", 0) for call in run.named("cudaMalloc")] == list(range(7, -1, -1))
+    assert [call.get("depth", 0) for call in run.named("cudaMalloc")] == list(range(5, -1, -1))
     run, _ = scene(tmp_path, few, counts, "deep", "20")  # not nested: only the outermost matters
     assert run.counts == {"cudaMalloc": 1, "cudaFree": 1}
 
