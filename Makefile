@@ -75,7 +75,7 @@ all: $(BUILD)/cudatap ## build build/cudatap (the default)
 ready:
 ifneq ($(strip $(MISSING)),)
 	@echo "cudatap: not found: $(strip $(MISSING)). \`make deps\` installs what the build needs" \
-		"(Debian 12, Ubuntu 24.04); elsewhere tools/install-deps.sh lists it." >&2; exit 1
+		"(Debian 12 and 13, Ubuntu 24.04); elsewhere tools/install-deps.sh lists it." >&2; exit 1
 endif
 
 # Other flags than last time: build again.

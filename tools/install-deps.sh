@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing on Debian 12 and Ubuntu 24.04, by apt; does nothing when all is there.
+# Installs what is missing on Debian 12 and 13 and Ubuntu 24.04, by apt; does nothing when all is there.
 #
 #	tools/install-deps.sh [--list] SET...		SET: build, demo, test, portable
 #
