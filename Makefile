@@ -27,7 +27,7 @@ PACKAGE_CFLAGS := $(LIBBPF_CFLAGS) -DCUDATAP_STATIC
 # no paths of the machine that built it
 MAPPED := -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(STATIC)=portable
 PACKAGE_LIBS := $(STATIC)/lib/libbpf.a $(STATIC)/lib/librdkafka.a \
-	-lelf -ljansson -lyaml -lssl -lcrypto -lzstd -lz -ldl -lm
+	-lelf $(STATIC)/lib/libelf_search.a -ljansson -lyaml -lssl -lcrypto -lzstd -lz -ldl -lm
 LINK := -static-pie
 # What the linker warns of is looked after in mk/portable/names.c.
 LINK_LOG = 2>$@.log || { cat $@.log >&2; false; }
@@ -41,18 +41,21 @@ endif
 MISSING += $(foreach t,$(firstword $(CC)) $(CLANG),$(shell command -v $(t) >/dev/null || echo $(t)))
 
 # Warnings are errors with the compilers that the tree is kept clean with (gcc 12, clang 14); those of
-# other compilers stop nobody's build. WERROR=1 and WERROR=0 decide.
-WERROR ?= $(if $(filter 12 14,$(firstword $(subst ., ,$(shell $(CC) -dumpversion)))),1,0)
-WARNINGS := -Wall -Wextra $(if $(filter 1,$(WERROR)),-Werror) \
-	-Wno-unused-parameter -Wno-missing-field-initializers
-ALL_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -I. $(PACKAGE_CFLAGS) $(MAPPED) $(CFLAGS)
+# other compilers stop nobody's build. WERROR=1 and WERROR=0 decide. clang calls itself a gcc 4 too.
+COMPILER = $(subst $() ,-,$(shell echo clang __clang_major__ gcc __GNUC__ | $(1) -E -P - 2>/dev/null))
+KEPT_CLEAN := clang-__clang_major__-gcc-12 clang-14-gcc-4
+WARNINGS = -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers \
+	$(if $(filter 1,$(if $(WERROR),$(WERROR),$(words $(filter $(KEPT_CLEAN),$(COMPILER))))),-Werror)
+CC_WARNINGS := $(call WARNINGS,$(CC))
+ALL_CFLAGS = -std=gnu17 $(CC_WARNINGS) -D_GNU_SOURCE -I. $(PACKAGE_CFLAGS) $(MAPPED) $(CFLAGS)
 LIBS = $(PACKAGE_LIBS) -lpthread -lstdc++
 
 # The kernel's names for the architecture; the headers of its ABI lie in the multiarch directory.
 BPF_ARCH ?= $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
 BPF_INCLUDE ?= /usr/include/$(shell uname -m)-linux-gnu
 BPF_CFLAGS ?= -O2 -g
-ALL_BPF_CFLAGS = -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(WARNINGS) -Wno-missing-declarations \
+CLANG_WARNINGS := $(call WARNINGS,$(CLANG))
+ALL_BPF_CFLAGS = -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(CLANG_WARNINGS) -Wno-missing-declarations \
 	$(LIBBPF_CFLAGS) -I$(BPF_INCLUDE) -Ibpf $(MAPPED) $(BPF_CFLAGS)
 
 # ---- how ----
@@ -72,7 +75,7 @@ all: $(BUILD)/cudatap ## build build/cudatap (the default)
 ready:
 ifneq ($(strip $(MISSING)),)
 	@echo "cudatap: not found: $(strip $(MISSING)). \`make deps\` installs what the build needs" \
-		"(Debian 12, Ubuntu 24.04); elsewhere tools/install-deps.sh lists it." >&2; exit 1
+		"(Debian 12 and 13, Ubuntu 24.04); elsewhere tools/install-deps.sh lists it." >&2; exit 1
 endif
 
 # Other flags than last time: build again.
@@ -138,7 +141,7 @@ FORMATTED = $(filter-out streamer/table/rows.c streamer/table/types.c, \
 		tests/*.[ch] tests/*/*.[ch]))
 
 format: ## run clang-format over the tree
-	clang-format -i $(FORMATTED)
+	$(CLANG_FORMAT) -i $(FORMATTED)
 
 clean: ## remove build/
 	rm -rf $(BUILD)

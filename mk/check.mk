@@ -126,18 +126,22 @@ LINTED = $(filter-out $(GENERATED),$(SRCS))
 lint: format-check tidy cppcheck scripts ## clang-format, clang-tidy, cppcheck, shell syntax
 
 # Other versions format and find otherwise: with them these checks are skipped, LINT_ANY=1 runs them.
-# $(call linter,PART,COMMAND --version,MAJOR,CHECK)
-linter = if [ -n "$(LINT_ANY)" ] || $(2) | grep -q 'ersion $(3)\.\|^Cppcheck $(3)\.'; then $(4); \
-	else echo "not the version that the tree is checked with ($(3)): $$($(2) | head -1)"; \
+# $(call linter,PART,COMMAND,VERSION,CHECK)
+linter = if [ -n "$(LINT_ANY)" ] || $(2) --version 2>/dev/null | grep -qw 'version $(3)\|^Cppcheck $(3)'; then $(4); \
+	else echo "the tree is checked with $(2) $(3), here is: $$($(2) --version 2>&1 | head -1)"; \
 		echo "$(1): 0 passed, 0 failed, 1 skipped"; fi
 
+# Beside the distribution's usual version there may be that one.
+CLANG_FORMAT := $(or $(shell command -v clang-format-14),clang-format)
+CLANG_TIDY := $(or $(shell command -v clang-tidy-14),clang-tidy)
+
 format-check:
-	@$(call linter,$@,clang-format --version,14,clang-format --dry-run -Werror $(FORMATTED))
+	@$(call linter,$@,$(CLANG_FORMAT),14,$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED))
 
 $(BUILD)/tidy/%.ok: %.c .clang-tidy
 	@mkdir -p $(@D)
 	$(SAY) TIDY $<
-	$(Q)clang-tidy --quiet $< -- $(ALL_CFLAGS) 2>$@.log || { cat $@.log >&2; exit 1; }
+	$(Q)$(CLANG_TIDY) --quiet $< -- $(ALL_CFLAGS) 2>$@.log || { cat $@.log >&2; exit 1; }
 	@$(CC) $(ALL_CFLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<
 	@touch $@
 
@@ -148,7 +152,7 @@ TIDY_DONE = $(LINTED:%.c=$(BUILD)/tidy/%.ok)
 tidy-all: $(TIDY_DONE)
 
 tidy:
-	@$(call linter,$@,clang-tidy --version,14,$(MAKE) --no-print-directory tidy-all)
+	@$(call linter,$@,$(CLANG_TIDY),14,$(MAKE) --no-print-directory tidy-all)
 
 CPPCHECK := cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	--suppressions-list=mk/cppcheck.txt -j 2 -D__x86_64__ -D_GNU_SOURCE -I. \
@@ -156,7 +160,7 @@ CPPCHECK := cppcheck --quiet --std=c11 --enable=warning,performance,portability 
 	'-Djson_object_foreach(object,key,value)=while (key = next_key(object), value = next_value(object))' \
 	'-Djson_array_foreach(array,index,value)=while (index = next_index(array), value = next_value(array))'
 cppcheck:
-	@$(call linter,$@,cppcheck --version,2,$(CPPCHECK) $(LINTED))
+	@$(call linter,$@,cppcheck,2.10,$(CPPCHECK) $(LINTED))
 
 scripts:
 	@set -e; for script in tools/*.sh tests/*.sh tests/*/*.sh .ci/run; do sh=$$(head -1 $$script | grep -o 'bash\|sh$$'); \

@@ -145,6 +145,9 @@ static int make_conf(struct kafka *k, rd_kafka_conf_t **ret_conf, char *error, s
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)k->batch_bytes);
 		rd_kafka_conf_set(conf, "batch.size", text, why, sizeof(why));
 	}
+	/* A line of a spool is never too late: given up alone it would come again behind those after it. */
+	if (k->sink->spooled)
+		rd_kafka_conf_set(conf, "message.timeout.ms", "0", why, sizeof(why));
 	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_opaque(conf, k->grave);

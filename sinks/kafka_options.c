@@ -127,7 +127,7 @@ const struct key kafka_keys[] = {
 	 .computed = "5m",
 	 .min = MS,
 	 .max = 24 * 86400000 * MS, /* librdkafka counts milliseconds in 31 bits */
-	 .about = "how long to try to deliver a line before it counts as lost"},
+	 .about = "how long to try to deliver a line before it counts as lost; with a spool it never does"},
 	{.name = "tls", .type = KEY_MAP, .children = tls_keys, .about = "TLS"},
 	{.name = "sasl", .type = KEY_MAP, .children = sasl_keys, .about = "SASL: user and password"},
 	{.name = "librdkafka",

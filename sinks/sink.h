@@ -131,6 +131,7 @@ struct sink {
 	const void *options; /* as ops->keys describe them; outlive the sink */
 	const char *format;
 	uint64_t max_events, max_bytes;   /* of its queue; what an async kind holds keeps to them as well */
+	bool spooled;                     /* what is not delivered comes again, from its spool */
 	const struct sink_origin *origin; /* or NULL */
 	void *priv;                       /* the kind's own; set by open(), freed by close() */
 	const char *target; /* set by open(): what messages call the outside ("/var/log/x.jsonl") */

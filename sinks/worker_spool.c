@@ -79,6 +79,7 @@ int worker_spool_open(struct worker *worker, char *error, size_t error_size)
 	if (!config->spool.path)
 		return 0;
 	s->path = config->spool.path;
+	worker->sink.spooled = true;
 	r = spool_open(s->path, config->spool.max_bytes, &worker->all->pool, s->own, &spool, why,
 		       sizeof(why));
 	if (r) {

@@ -173,8 +173,7 @@ static void check_methods(struct finding *f)
 	if (best == CAPTURE_NMETHODS)
 		say(f, BAD, "the BPF program does not load", error);
 	else if (best == CAPTURE_CLASSIC)
-		say(f, LIMITED,
-		    "classic alone: removing those of one library takes 100 s, in the background",
+		say(f, LIMITED, "classic alone: removing those of one library takes 100 s, in the background",
 		    "Linux 6.6 or newer");
 	else
 		say(f, GOOD, words, "");

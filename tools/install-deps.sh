@@ -1,12 +1,13 @@
 #!/bin/sh
-# Installs what is missing on Debian 12 and Ubuntu 24.04, by apt; does nothing when all is there.
+# Installs what is missing on Debian 12 and 13 and Ubuntu 24.04, by apt; does nothing when all is there.
 #
 #	tools/install-deps.sh [--list] SET...		SET: build, demo, test, portable, kernels
 #
-# --list only prints the missing packages. Everything is said on stderr.
+# --list only prints the missing packages. Everything else is said on stderr.
 set -eu
 
-# Set, package on Debian 12, package on Ubuntu 24.04 where its name is another one.
+# Set, package. Of several with | between them one is enough, the first that is to be had; none is needed where the
+# last is empty. @ is the major version of clang.
 table='
 build	gcc
 build	libc6-dev
@@ -24,18 +25,19 @@ build	zlib1g-dev
 demo	python3
 demo	jq
 test	binutils
-test	bpftool	linux-tools-generic
 test	ca-certificates
-test	clang-format
-test	clang-tidy
+test	clang
+test	clang-format-14|
+test	clang-tidy-14|
 test	cppcheck
+test	e2fsprogs
 test	file
 test	g++
 test	gcc-aarch64-linux-gnu
 test	gdb
 test	libc6-dev-arm64-cross
 test	libcap2-bin
-test	libclang-rt-14-dev	libclang-rt-18-dev
+test	libclang-rt-@-dev
 test	libcmocka-dev
 test	logrotate
 test	llvm
@@ -50,7 +52,9 @@ test	qemu-user
 test	strace
 test	sudo
 test	util-linux
+test	zstd
 portable	ca-certificates
+portable	cargo-web|cargo
 kernels	file
 kernels	iproute2
 kernels	kmod
@@ -68,67 +72,93 @@ if [ "${1:-}" = --list ]; then
 fi
 sets=${*:-build demo test portable}
 
-# The distribution decides the column; others of Debian's family take Debian's.
-column=2
-if [ -r /etc/os-release ] && [ "$(. /etc/os-release && echo "${ID:-}")" = ubuntu ]; then
-	column=3
-fi
-
-wanted=$(echo "$table" | awk -F '\t' -v sets="$sets" -v column="$column" '
-	BEGIN { n = split(sets, s, " "); for (i = 1; i <= n; i++) want[s[i]] = 1 }
-	want[$1] { name = (column == 3 && $3) ? $3 : $2; if (!seen[name]++) print name }')
-
-# cargo fetches two sources of the portable build. Any that reads a registry by HTTP will do: 1.70 on.
-cargo_version() {
-	cargo --version 2>/dev/null | awk '{ split($2, v, "."); print v[1] * 1000 + v[2] }'
+# cargo fetches two sources of the portable build. Any that reads a registry by HTTP will do, from wherever: 1.70 on.
+cargo_serves() {
+	cargo --version 2>/dev/null |
+		awk '{ split($2, v, "."); serves = v[1] * 1000 + v[2] >= 1070 } END { exit !serves }'
 }
-case " $sets " in
-*" portable "*)
-	version=$(cargo_version)
-	if [ "${version:-0}" -lt 1070 ]; then
-		# Debian 12 has a newer one beside its own
-		if [ $column = 3 ]; then wanted="$wanted cargo"; else wanted="$wanted cargo-web"; fi
-	fi
-	;;
-esac
+
+wanted() {
+	serves=
+	! cargo_serves || serves='cargo-web|cargo'
+	echo "$table" | awk -F '\t' -v sets="$sets" -v serves="$serves" '
+		BEGIN { n = split(sets, s, " "); for (i = 1; i <= n; i++) want[s[i]] = 1 }
+		want[$1] && $2 != serves && !seen[$2]++ { print $2 }'
+}
+
+clang_major() {
+	"${CLANG:-clang}" -dumpversion 2>/dev/null | sed 's/\..*//' | grep . ||
+		apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p'
+}
+
+installed() {
+	dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+}
+
+to_be_had() {
+	apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'
+}
+
+# Prints which package of "FIRST|SECOND" is missing; nothing when one of them is there.
+choose() {
+	for package in $(echo "$1" | tr '|' ' '); do
+		! installed "$package" || return 0
+	done
+	for package in $(echo "$1" | tr '|' ' '); do
+		if to_be_had "$package"; then
+			echo "$package"
+			return
+		fi
+	done
+	echo "${1##*|}"
+}
 
 if ! command -v dpkg-query >/dev/null; then
-	[ -n "$list_only" ] || say "not a system with apt; in Debian's names this is needed:" $wanted
+	# shellcheck disable=SC2046
+	[ -n "$list_only" ] || say "not a system with apt; in Debian's names this is needed:" $(wanted)
 	exit 0
 fi
 
-missing=
-for package in $wanted; do
-	dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
-		missing="$missing $package"
-done
+missing() {
+	for row in $(wanted); do
+		case $row in
+		*@*)
+			major=$(clang_major)
+			row=$(echo "$row" | sed "s/-@/${major:+-$major}/")
+			;;
+		esac
+		choose "$row"
+	done
+}
+
+missing=$(missing | xargs)
 [ -n "$missing" ] || exit 0
 if [ -n "$list_only" ]; then
-	echo "${missing# }"
+	echo "$missing"
 	exit 0
 fi
 
 root=
 if [ "$(id -u)" -ne 0 ]; then
 	if ! command -v sudo >/dev/null; then
-		say "missing:$missing. As root, run: apt-get install$missing"
+		say "missing: $missing. As root, run: apt-get install $missing"
 		exit 1
 	fi
 	root=sudo
 fi
 
-say "installing:$missing"
+say "installing: $missing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt() {
 	$root env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >"$log" 2>&1 </dev/null
 }
-# The lists may be old or absent, which shows when installing from them fails.
+# The lists may be old or absent, which shows when installing from them fails; new ones may offer other packages.
 # shellcheck disable=SC2086
 if ! apt install --no-install-recommends $missing; then
-	if ! apt update || ! apt install --no-install-recommends $missing; then
+	if ! apt update || ! { missing=$(missing | xargs) && apt install --no-install-recommends $missing; }; then
 		cat "$log" >&2
-		say "apt-get could not install:$missing (see above)"
+		say "apt-get could not install: $missing (see above; Ubuntu has some of them in its component \`universe\`)"
 		exit 1
 	fi
 fi

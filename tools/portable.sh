@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the two libraries of the portable executable that no distribution has in the right form,
-# libbpf and librdkafka, as static libraries; prints the directory with their include/ and lib/.
+# libbpf and librdkafka, as static libraries, and what the libelf of some lacks; prints the directory with
+# their include/ and lib/.
 #
 # Their sources come inside packages of the Rust registry (libbpf-sys, rdkafka-sys), fetched by cargo;
 # mk/portable/Cargo.lock pins versions and checksums. No Rust is compiled. Everything is kept in
@@ -16,7 +17,7 @@ say() {
 }
 
 key=$({
-	cat "$here/mk/portable/Cargo.lock" "$0"
+	cat "$here/mk/portable/Cargo.lock" "$here/mk/portable/search.c" "$0"
 	"$cc" --version
 	uname -m
 } | sha256sum | cut -c 1-16)
@@ -68,10 +69,16 @@ build_librdkafka() {
 		grep -q 'WITH_SASL_SCRAM 1' config.h
 }
 
+build_search() {
+	"$cc" -O2 -fPIE -D_GNU_SOURCE -ffile-prefix-map="$here=." -c -o "$work/search.o" "$here/mk/portable/search.c" &&
+		ar rcs "$work/out/lib/libelf_search.a" "$work/search.o"
+}
+
 say "building the portable executable's libraries, once (two minutes)"
 (fetch) >"$log" 2>&1 || failed "the sources (cargo vendor)"
 (build_libbpf) >>"$log" 2>&1 || failed libbpf
 (build_librdkafka) >>"$log" 2>&1 || failed librdkafka
+(build_search) >>"$log" 2>&1 || failed "a part of libelf"
 mv "$work/out" "$result"
 : >"$result/done"
 rm -rf "$work"

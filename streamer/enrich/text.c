@@ -18,7 +18,8 @@ void process_text_set(struct process_text *text, const char *bytes, size_t len, 
 		over = (size_t)(end - buffer) - max;
 		len = escape_whole(bytes, len - 1 - over / ESCAPE_GROWTH);
 	}
-	data = realloc(buffer, (size_t)(end - buffer) + PUT_SLACK);
+	len = (size_t)(end - buffer);
+	data = realloc(buffer, len + PUT_SLACK);
 	free(text->data);
-	*text = (struct process_text){data ? data : buffer, (uint32_t)(end - buffer)};
+	*text = (struct process_text){data ? data : buffer, (uint32_t)len};
 }

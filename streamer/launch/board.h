@@ -29,7 +29,8 @@ struct board {
 	_Atomic uint64_t alive;       /* rises whenever the hold thread looks up */
 	_Atomic uint64_t received;    /* by the hold thread */
 	_Atomic uint64_t taken;       /* by the watchdog, in its place */
-	_Atomic uint64_t overdue;     /* answered by the watchdog, cudatap being alive */
+	_Atomic uint64_t overdue;     /* answered by the watchdog, cudatap being alive, */
+	_Atomic uint64_t stopped;     /* ... or being stopped */
 	_Atomic uint64_t progress_ms; /* CLOCK_BOOTTIME, when the control thread last got on */
 	struct board_slot slot[BOARD_SLOTS];
 };

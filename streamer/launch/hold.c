@@ -450,5 +450,6 @@ void hold_counts(const struct hold *hold, struct launch_counts *ret_counts)
 		.foreign = atomic_load(&hold->foreign),
 		.unopened = atomic_load(&hold->unopened),
 		.overdue = atomic_load(&hold->board->overdue),
+		.stopped = atomic_load(&hold->board->stopped),
 	};
 }

@@ -11,10 +11,9 @@
  * received, a signal with a handler can make the held call fail with EINTR.)
  *
  * A watchdog process answers if cudatap dies or does not answer for
- * LAUNCH_PATIENCE_MS, so that the tree always goes on. It has its own session,
- * no descriptors but the ones it answers with, and ends with the tree. Where
- * a filter cannot be had the command runs without one, and launch_held() says
- * why.
+ * LAUNCH_PATIENCE_MS, or at once while it is stopped, so that the tree always goes on. It has its own
+ * session, no descriptors but the ones it answers with, and ends with the tree. Where a filter cannot be had
+ * the command runs without one, and launch_held() says why.
  *
  * Rights: with CAP_SYS_ADMIN the filter needs nothing more, and setuid programs
  * in the tree keep their rights. Without it (file capabilities on cudatap) the
@@ -178,7 +177,8 @@ struct launch_counts {
 	uint64_t shown;    /* files given to the callback */
 	uint64_t foreign;  /* let go unseen: not in a pid namespace that cudatap can see */
 	uint64_t unopened; /* files that could not be looked at */
-	uint64_t overdue;  /* let go unseen by the watchdog after LAUNCH_PATIENCE_MS */
+	uint64_t overdue;  /* let go unseen by the watchdog after LAUNCH_PATIENCE_MS, */
+	uint64_t stopped;  /* ... or at once, while cudatap was stopped (SIGSTOP) */
 };
 
 /** launch_counts - what happened so far; all 0 without a filter */

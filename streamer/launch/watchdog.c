@@ -1,8 +1,8 @@
 /*
- * The watchdog. While cudatap lives it sleeps, and looks up some seconds after
- * there was something to answer: a thread held for longer than its patience
- * (cudatap stopped, or stuck behind a filesystem that the
- * held process serves) goes on unseen. Once cudatap has ended or handed over
+ * The watchdog. While cudatap lives it sleeps, and looks now and then as long as
+ * there is something to answer: a thread held for longer than its patience
+ * (cudatap being stuck behind a filesystem that the held process serves) goes
+ * on unseen, and so do all of them while cudatap is stopped. Once cudatap has ended or handed over
  * it answers CONTINUE to every open and every later notification. It ends
  * with the tree.
  *
@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -24,7 +25,10 @@
 
 #include "mappings.h"
 
-enum { HUNG_NAP_MS = 50 }; /* for a tracer that did not answer before: time to come back in */
+enum {
+	HUNG_NAP_MS = 50, /* for a tracer that did not answer before: time to come back in */
+	LOOK_MS = 100,    /* between two looks while something is held; a tracer is stopped that is in both */
+};
 
 struct watchdog {
 	struct board *board;
@@ -32,7 +36,9 @@ struct watchdog {
 	int handover;
 	int listener;
 	int patience_ms;
-	bool stuck; /* a slot is overdue: the control thread does not come back */
+	int state;         /* the control thread's /proc/PID/stat */
+	bool seen_stopped; /* at the last look */
+	bool stuck;        /* a slot is overdue: the control thread does not come back */
 };
 
 /* ---- becoming nobody's ---- */
@@ -50,10 +56,10 @@ static int unmap_shared(void *ctx, const struct mapping *mapping)
 	return 0;
 }
 
-/* Closes everything but the three descriptors. */
+/* Closes everything but the four descriptors. */
 static int keep_descriptors(struct watchdog *w)
 {
-	int *keep[] = {&w->tracer, &w->handover, &w->listener};
+	int *keep[] = {&w->tracer, &w->handover, &w->listener, &w->state};
 	enum { N = sizeof(keep) / sizeof(keep[0]), HIGH = 100 };
 
 	/* first out of the way of 0, 1, 2, then down to them */
@@ -126,10 +132,11 @@ static uint64_t waited_ms(const struct watchdog *w, uint64_t since, uint64_t now
 }
 
 /*
- * Answers slots open for at least @age_ms without progress. If there is one, the younger ones wait behind it
- * for a control thread that is stuck, and are answered too. Returns how many are open still.
+ * Answers slots open for at least @age_ms without progress, and counts them. If there is one, the younger
+ * ones wait behind it for a control thread that is stuck, and are answered too. Returns how many are open
+ * still.
  */
-static unsigned answer_slots(struct watchdog *w, uint64_t age_ms)
+static unsigned answer_slots(struct watchdog *w, uint64_t age_ms, _Atomic uint64_t *counter)
 {
 	uint64_t now = board_now_ms();
 	unsigned open = 0;
@@ -152,14 +159,14 @@ static unsigned answer_slots(struct watchdog *w, uint64_t age_ms)
 			open++;
 		} else if (board_is_valid(w->listener, &copy)) {
 			board_answer(w->listener, &copy);
-			atomic_fetch_add(&w->board->overdue, 1);
+			atomic_fetch_add(counter, 1);
 		}
 	}
 	return open;
 }
 
-/* cudatap lives but does not receive what waits: do it in its place. */
-static void take_over(struct watchdog *w)
+/* cudatap lives but does not receive what waits: do it in its place, and count. */
+static void take_over(struct watchdog *w, _Atomic uint64_t *counter)
 {
 	unsigned n;
 
@@ -168,10 +175,29 @@ static void take_over(struct watchdog *w)
 	n = answer_waiting(w);
 	atomic_fetch_add(&w->board->taken, 1); /* what the holder's poll found may be gone */
 	board_unlock(w->board);
-	atomic_fetch_add(&w->board->overdue, n);
+	atomic_fetch_add(counter, n);
 }
 
-enum waited { WAITED_TIME, WAITED_CALL, WAITED_TRACER, WAITED_TREE };
+/* By a job-control stop. A tracer of cudatap's own stops it as well, but that may be over in no time. */
+static bool is_stopped(const struct watchdog *w)
+{
+	char text[256];
+	ssize_t n = pread(w->state, text, sizeof(text), 0);
+	const char *name_end = n > 0 ? memrchr(text, ')', (size_t)n) : NULL;
+
+	return name_end && name_end + 2 < text + n && name_end[2] == 'T';
+}
+
+/* Was it stopped at the last look, and is it now? */
+static bool stays_stopped(struct watchdog *w)
+{
+	bool before = w->seen_stopped;
+
+	w->seen_stopped = is_stopped(w);
+	return before && w->seen_stopped;
+}
+
+enum waited { WAITED_TIME, WAITED_CALL, WAITED_STOPPED, WAITED_TRACER, WAITED_TREE };
 
 /*
  * Waits for an end, or for a call to be held: received (POLLOUT) or not yet (POLLIN). A call that
@@ -194,6 +220,31 @@ static enum waited wait_for(struct watchdog *w, bool for_calls, int timeout_ms)
 	return fd[2].revents ? WAITED_CALL : WAITED_TIME;
 }
 
+static bool anything_held(const struct watchdog *w)
+{
+	return listener_has(w->listener, POLLIN) || listener_has(w->listener, POLLOUT);
+}
+
+/* Gives cudatap so much time to answer, as long as it runs and there is something to answer. */
+static enum waited nap(struct watchdog *w, int ms)
+{
+	if (w->seen_stopped && stays_stopped(w))
+		return WAITED_STOPPED;
+	while (ms > 0) {
+		int step = ms < LOOK_MS ? ms : LOOK_MS;
+		enum waited why = wait_for(w, false, step);
+
+		if (why != WAITED_TIME)
+			return why;
+		ms -= step;
+		if (!anything_held(w))
+			break;
+		if (stays_stopped(w))
+			return WAITED_STOPPED;
+	}
+	return WAITED_TIME;
+}
+
 /* Returns when cudatap has ended; does not return when the tree has. */
 static void watch(struct watchdog *w)
 {
@@ -207,21 +258,28 @@ static void watch(struct watchdog *w)
 		bool waits = listener_has(w->listener, POLLIN);
 
 		if (why == WAITED_TIME || why == WAITED_CALL)
-			why = wait_for(w, false, hung || w->stuck ? HUNG_NAP_MS : w->patience_ms);
+			why = nap(w, hung || w->stuck ? HUNG_NAP_MS : w->patience_ms);
 		if (why == WAITED_TREE)
 			_exit(0);
 		if (why == WAITED_TRACER)
 			return;
+		if (why == WAITED_STOPPED) {
+			take_over(w, &w->board->stopped);
+			answer_slots(w, 0, &w->board->stopped);
+			w->stuck = false;
+			continue;
+		}
 		hung = waits && alive == atomic_load(&w->board->alive) && listener_has(w->listener, POLLIN);
 		if (hung)
-			take_over(w);
-		open = answer_slots(w, w->patience_ms) + listener_has(w->listener, POLLIN);
+			take_over(w, &w->board->overdue);
+		open = answer_slots(w, w->patience_ms, &w->board->overdue) +
+		       listener_has(w->listener, POLLIN);
 	}
 }
 
 static void answer_for_ever(struct watchdog *w)
 {
-	answer_slots(w, 0);
+	answer_slots(w, 0, &w->board->overdue);
 	for (;;) {
 		struct pollfd fd = {.fd = w->listener, .events = POLLIN};
 
@@ -239,8 +297,13 @@ int watchdog_start(int listener, struct board *board, int handover, int patience
 	int status = 0;
 
 	w.tracer = syscall(SYS_pidfd_open, getpid(), 0);
-	if (w.tracer < 0)
-		return -errno;
+	w.state = open("/proc/thread-self/stat", O_RDONLY | O_CLOEXEC);
+	if (w.tracer < 0 || w.state < 0) {
+		status = errno;
+		close(w.tracer);
+		close(w.state);
+		return -status;
+	}
 	pid = fork();
 	if (pid == 0) {
 		pid = fork();
@@ -251,6 +314,7 @@ int watchdog_start(int listener, struct board *board, int handover, int patience
 		answer_for_ever(&w);
 	}
 	close(w.tracer);
+	close(w.state);
 	if (pid < 0)
 		return -errno;
 	do

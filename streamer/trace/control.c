@@ -191,17 +191,31 @@ static void show_held_file(void *ctx, pid_t pid, int fd, const char *path)
 	targets_show(ctx, pid, fd, path);
 }
 
-static void on_held(struct trace *trace, uint32_t index)
+/* What the watchdog has let go in our place. */
+static void say_unseen(struct trace *trace)
 {
-	int err = launch_handle(trace->launch, show_held_file, trace);
 	struct launch_counts counts;
 
+	if (!trace->launch)
+		return;
 	launch_counts(trace->launch, &counts);
 	if (counts.overdue > trace->overdue)
 		log_msg("a process was held for more than %d s and goes on before its libraries are probed: "
 			"calls may be missed",
 			LAUNCH_PATIENCE_MS / 1000);
+	if (counts.stopped > trace->stopped)
+		log_msg("cudatap was stopped (SIGSTOP): what programs loaded meanwhile was not probed, calls "
+			"may "
+			"be missed");
 	trace->overdue = counts.overdue;
+	trace->stopped = counts.stopped;
+}
+
+static void on_held(struct trace *trace, uint32_t index)
+{
+	int err = launch_handle(trace->launch, show_held_file, trace);
+
+	say_unseen(trace);
 	if (err < 0 && err != -EAGAIN)
 		unwatch(trace, launch_notify_fd(trace->launch));
 }
@@ -480,6 +494,7 @@ static bool drain_is_over(const struct trace *trace, bool finished, uint64_t now
 
 static void begin_draining(struct trace *trace)
 {
+	say_unseen(trace);
 	if (!trace->draining)
 		trace->drain_ns = trace->moved_ns = control_now_ns();
 	trace->draining = true; /* signals are counted, a command has nothing to do with them any more */

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import shutil
 
 import pytest
 import tap
@@ -17,8 +16,6 @@ def missing():
         return "not root: probes need rights"
     if not pathlib.Path("/sys/kernel/btf/vmlinux").exists():
         return "this kernel has no BTF"
-    if not shutil.which("bpftool"):
-        return "no bpftool"
     return None
 
 

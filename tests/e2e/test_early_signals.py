@@ -5,8 +5,10 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -117,6 +119,33 @@ def test_ignored_by_the_caller(tmp_path):
             assert process.poll() is None
             config.write("version: 1\n")
         assert process.communicate(timeout=tap.TIMEOUT)[0].count('"type":"call"') == 23 and process.returncode == 0
+
+
+def test_stopped_tracer(tmp_path):
+    """SIGSTOP of cudatap alone: the command, and what it loads, goes on at once; later it is said what is missing."""
+    for name in ("first.so", "second.so"):
+        shutil.copy(tap.FAKE / "libcudart.so.12", tmp_path / name)
+    script = ("import ctypes, sys\nsys.stdin.readline()\n"
+              "for name in ('first.so', 'second.so'):\n"
+              f" ctypes.CDLL('{tmp_path}/' + name).cudaMemset(None, 1, ctypes.c_size_t(1))\n"
+              "print('called', flush=True)\nsys.stdin.readline()")
+    with subprocess.Popen([tap.CUDATAP, "-o", tmp_path / "out", "--", sys.executable, "-c", script], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=tap.environment()) as process:
+        end = time.monotonic() + tap.TIMEOUT
+        while not (tmp_path / "out").exists() or '"type":"start"' not in (tmp_path / "out").read_text():
+            assert time.monotonic() < end
+        time.sleep(0.3)  # Python has begun to read
+        process.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "called\n"
+        took = time.monotonic() - begun
+        process.send_signal(signal.SIGCONT)
+        _, err = process.communicate("\n", timeout=tap.TIMEOUT)
+    assert took < 9 and process.returncode == 0, took
+    assert "cudatap was stopped" in err
 
 
 @pytest.mark.parametrize("ignored, blocked", [([], []), ([signal.SIGHUP], []), ([signal.SIGINT], [signal.SIGUSR1])],

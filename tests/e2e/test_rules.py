@@ -135,7 +135,7 @@ def test_makes_no_record(tmp_path, method):
 
 def test_processes(tmp_path):
     """What is said of the process: counted, unlike that of processes that are not traced at all."""
-    script = f"{tap.program('scenes')} again 3; setpriv --reuid=65534 --clear-groups {tap.program('scenes')} again 5"
+    script = f"{tap.program('scenes')} again 3; {' '.join(tap.AS_NOBODY)} {tap.program('scenes')} again 5"
     env = {"FAKE_CUDA_NESTED": "0"}
     for rules, expected in (("uids: [65534]", 5), ("comms: [scenes], uids: [0]", 3), ("exe: [e2e/scenes]", 8),
                             ("exe: [scene]", 0), ("comms: ['sc*']", 8), (f"exe: [{tap.program('scenes')}]", 8)):
@@ -152,7 +152,7 @@ def test_processes(tmp_path):
 def test_turned_away_processes(tmp_path, method):
     """Both are traced, and one is let through; what it calls inside of its calls is its own."""
     script = f"{tap.program('scenes')} threads 2 100; bash -c 'exec -a x {tap.program('scenes')} threads 1 50'; " \
-             f"setpriv --reuid=65534 --clear-groups {tap.program('scenes')} threads 1 7"
+             f"{' '.join(tap.AS_NOBODY)} {tap.program('scenes')} threads 1 7"
     base = "families: []\ninclude: [cudaMalloc, cuMemAlloc_v2]\n"
     options = ["-c", tap.config(tmp_path, base + "filter: {uids: [65534]}"), f"--probes={method}"]
     result = tap.trace(tmp_path, "sh", "-c", script, options=options, env={"FAKE_CUDA_NESTED": "1"})

@@ -339,7 +339,7 @@ def test_kafka_kill_in_outage(place, broker):
 
 
 def test_kafka_timeouts(place, broker):
-    """Lines whose delivery_timeout passes in an outage are not lost: they come again, in order."""
+    """In an outage that is longer than delivery_timeout no line is lost, and all arrive in order."""
     topic = broker.create_topic("timeouts")
     feed = Feed(place, to_kafka(broker, topic, "delivery_timeout: 1s"), "-n", 60000, "-w", "-r", 10000, "-d", 60)
     feed.wait(lambda c: c["delivered"] > 5000, "the first lines")

@@ -256,7 +256,8 @@ def test_documented_examples(place, authority):
         text = text.replace(f"/etc/rsyslog/{name}.pem", str(path))
     (place / "rsyslog.conf").write_text(text)
     d = receiver("rsyslog", place / "d")
-    checked = subprocess.run([d.command[0], "-N1", "-f", place / "rsyslog.conf"], capture_output=True, text=True)
+    checked = subprocess.run([*d.command[:3], "-N1", "-f", place / "rsyslog.conf"], env=d.environment,
+                             capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
     d = receiver("syslog-ng", place / "d")
     (place / "syslog-ng.conf").write_text("@version: 3.38\n" + example("syslog-ng"))

@@ -4,7 +4,7 @@ BUILD ?= build
 CC ?= cc
 FAKE := $(BUILD)/fake
 FAKE_OBJ := $(FAKE)/obj
-FAKE_CFLAGS := -std=gnu17 -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -D_GNU_SOURCE -I. -fPIC \
+FAKE_CFLAGS := -std=gnu17 -O2 -g $(CC_WARNINGS) -D_GNU_SOURCE -I. -fPIC \
 	-fvisibility=hidden -fcf-protection=none
 FAKE_TABLE := $(patsubst %,$(FAKE_OBJ)/%.o,table rows types names glob)
 FAKE_COMMON := $(patsubst %,$(FAKE_OBJ)/%.o,dispatch plan outs special nest control thunk) $(FAKE_TABLE)
@@ -62,7 +62,7 @@ $(FAKE)/libcudart_static.a: $(FAKE_OBJ)/libcudart.so.13.stubs.o $(FAKE_OBJ)/libc
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-TEST_CFLAGS := -std=gnu17 -O1 -g -Wall -Wextra -Werror -Wno-unused-parameter -D_GNU_SOURCE -I.
+TEST_CFLAGS := -std=gnu17 -O1 -g $(CC_WARNINGS) -D_GNU_SOURCE -I.
 TEST_LDFLAGS := -L$(FAKE) -Wl,-rpath,'$$ORIGIN/../fake'
 $(FAKE)/demo: tests/fake/demo.c $(FAKE)/libcudart.so $(FAKE)/libcuda.so
 	$(CC) $(TEST_CFLAGS) -o $@ $< -L$(FAKE) -Wl,-rpath,'$$ORIGIN' -lcudart

@@ -4,6 +4,8 @@ directory of its own, on loopback."""
 import contextlib
 import os
 import pathlib
+import platform
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,24 +18,50 @@ class Unavailable(Exception):
     """The receiver cannot run here; the text says why."""
 
 
+def _apt_get(words, packages, directory=None):
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+
+    def run():
+        # whoever has several names is taken by the first that is to be had
+        names = [next((n for n in names.split("|") if _candidate(n)), names) for names in packages]
+        return subprocess.run(["apt-get", "-q", *words, *names], cwd=directory, env=environment, capture_output=True,
+                              text=True)
+    try:
+        got = run()
+        if got.returncode:  # the lists may be old, or absent
+            subprocess.run(["apt-get", "-q", "update"], env=environment, capture_output=True)
+            got = run()
+    except FileNotFoundError:
+        raise Unavailable("no apt-get") from None
+    if got.returncode:
+        raise Unavailable(f"apt-get cannot {words[-1]} {' '.join(packages)}: {got.stderr[-500:]}")
+
+
+def _candidate(package):
+    policy = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True).stdout
+    return "Candidate: " in policy and "Candidate: (none)" not in policy
+
+
+def install(packages):
+    """Installs what is missing of a dict tool -> package."""
+    missing = [package for tool, package in packages.items() if not shutil.which(tool)]
+    if missing and os.geteuid() != 0:
+        raise Unavailable(f"not installed: {' '.join(missing)}")
+    if missing:
+        _apt_get(["-y", "--no-install-recommends", "install"], missing)
+
+
 def unpack(name, packages):
     """The distribution's packages, unpacked in the cache and not installed: the system's own daemons stay as they are,
-    and what cannot be installed side by side works. Returns the folder."""
+    and what cannot be installed side by side works. Each distribution has its own. Returns the folder."""
+    system = platform.freedesktop_os_release()
+    name = f"{name}-{system['ID']}-{system.get('VERSION_ID', 'testing')}"
     root = CACHE / name
     if (root / ".complete").exists():
         return root
     debs = CACHE / f"{name}-debs"
     debs.mkdir(parents=True, exist_ok=True)
-    command = ["apt-get", "-q", "download", *packages]
-    try:
-        got = subprocess.run(command, cwd=debs, capture_output=True, text=True)
-        if got.returncode:  # the lists may be old, or absent
-            subprocess.run(["apt-get", "-q", "update"], capture_output=True)
-            got = subprocess.run(command, cwd=debs, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise Unavailable("no apt-get") from None
-    if got.returncode:
-        raise Unavailable(f"apt-get cannot download {' '.join(packages)}: {got.stderr[-300:]}")
+    _apt_get(["download"], packages, debs)
     for deb in debs.glob("*.deb"):
         subprocess.run(["dpkg", "-x", str(deb), str(root)], check=True)
     (root / ".complete").touch()

@@ -27,24 +27,14 @@ sys.path.insert(0, str(HERE.parent))
 from receivers import certs, daemon  # noqa: E402
 
 CACHE = daemon.CACHE / "kafka"
-PACKAGES = {"java": "openjdk-17-jre-headless", "mvn": "maven", "kcat": "kcat", "openssl": "openssl"}
+PACKAGES = {"java": "default-jre-headless", "mvn": "maven", "kcat": "kcat", "openssl": "openssl"}
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 START_TIMEOUT = 60
 
 
 def prepare():
     """Packages and jars. Returns the class path."""
-    missing = [package for tool, package in PACKAGES.items() if not shutil.which(tool)]
-    if missing:
-        if os.geteuid() != 0:
-            raise daemon.Unavailable(f"not installed: {' '.join(missing)}")
-        command = ["apt-get", "-q", "-y", "install", "--no-install-recommends", *missing]
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        if subprocess.run(command, env=environment, capture_output=True).returncode:
-            subprocess.run(["apt-get", "-q", "update"], env=environment, capture_output=True)
-            result = subprocess.run(command, env=environment, capture_output=True, text=True)
-            if result.returncode:
-                raise daemon.Unavailable(f"apt-get could not install {' '.join(missing)}: {result.stderr[-500:]}")
+    daemon.install(PACKAGES)
     pom = (HERE / "kafka-pom.xml").read_text()
     stamp = CACHE / "complete.xml"
     if not stamp.exists() or stamp.read_text() != pom:

@@ -2,7 +2,6 @@
 in ${CUDATAP_CACHE:-~/.cache/cudatap}/opensearch. Missing packages are installed by apt when run as root."""
 
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -15,28 +14,13 @@ sys.path.insert(0, str(HERE.parent))
 from receivers import daemon  # noqa: E402
 
 CACHE = daemon.CACHE / "opensearch"
-PACKAGES = {"java": "openjdk-17-jre-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
+PACKAGES = {"java": "default-jre-headless", "javac": "default-jdk-headless", "mvn": "maven"}
 START_TIMEOUT = 90
-
-
-def install_packages():
-    missing = [package for tool, package in PACKAGES.items() if not shutil.which(tool)]
-    if not missing:
-        return
-    if os.geteuid() != 0:
-        raise daemon.Unavailable(f"not installed: {' '.join(missing)}")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "-q", "-y", "install", "--no-install-recommends", *missing]
-    if subprocess.run(command, env=environment, capture_output=True).returncode:
-        subprocess.run(["apt-get", "-q", "update"], env=environment, capture_output=True)
-        result = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if result.returncode:
-            raise daemon.Unavailable(f"apt-get could not install {' '.join(missing)}: {result.stderr[-500:]}")
 
 
 def prepare():
     """Packages, jars and the compiled class. Returns the class path."""
-    install_packages()
+    daemon.install(PACKAGES)
     pom = (HERE / "opensearch-pom.xml").read_text()
     source = HERE / "OpenSearchNode.java"
     stamp = CACHE / "complete"
@@ -47,7 +31,7 @@ def prepare():
             shutil.rmtree(CACHE / old, ignore_errors=True)
         (CACHE / "pom.xml").write_text(pom)
         for command in (["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"],
-                        ["javac", "-nowarn", "-cp", "lib/*", "-d", "classes", str(source)]):
+                        ["javac", "--release", "17", "-nowarn", "-cp", "lib/*", "-d", "classes", str(source)]):
             result = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, timeout=600)
             if result.returncode:
                 raise daemon.Unavailable(f"{command[0]}: {(result.stdout + result.stderr)[-500:]}")

@@ -6,7 +6,7 @@ import os
 
 from receivers import daemon
 
-PACKAGES = ("syslog-ng-core", "libivykis0", "libnet1", "libwrap0")
+PACKAGES = ("syslog-ng-core", "libivykis0t64|libivykis0", "libnet1", "libwrap0")
 
 # PROGRAM, PID and MSGID are what the header says; `event` what json-parser made of the message
 CONFIG = """@version: 3.38
@@ -53,7 +53,7 @@ class SyslogNg(daemon.Daemon):
         self.environment = {"LD_LIBRARY_PATH": os.pathsep.join(map(str, (
             lib / "syslog-ng", multiarch, root / "lib" / multiarch.name)))}
         self.command = [str(root / "usr/sbin/syslog-ng"), "--no-caps", "-F", "-f", str(config),
-                        f"--module-path={lib / 'syslog-ng' / '3.38'}",
+                        f"--module-path={next((lib / 'syslog-ng').glob('[0-9]*'))}",
                         "-R", str(self.directory / "persist"), "-c", str(self.directory / "ctl"),
                         "-p", str(self.directory / "pid")]
 

@@ -95,6 +95,8 @@ static void imports_are_not_functions(void **state)
 
 	build_c("libeight.so", LIBRARY "-Wl,-soname,libcudart.so.12", BUILD_EIGHT);
 	build_c("main.o", "-c",
+		"int cudaMalloc(), cudaFree(), cudaMemcpy(), cudaMemset(), cudaGetDevice(), "
+		"cudaLaunchKernel(), cudaStreamCreate(), cudaEventCreate();\n"
 		"int main(void) { return cudaMalloc() + cudaFree() + cudaMemcpy() + cudaMemset() + "
 		"cudaGetDevice() + cudaLaunchKernel() + cudaStreamCreate() + cudaEventCreate(); }");
 	assert_int_equal(build_run("cc -o user main.o ./libeight.so"), 0);

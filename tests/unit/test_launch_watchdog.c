@@ -208,7 +208,7 @@ static void test_watchdog_keeps_nothing(void **state)
 	dog = find_watchdog();
 	assert_int_not_equal(dog, 0);
 	snprintf(path, sizeof(path), "/proc/%d/fd", dog);
-	assert_int_equal(count_entries(path), 3);
+	assert_int_equal(count_entries(path), 4);
 	assert_int_equal(getsid(dog), dog);
 	assert_int_equal(mapping_each(dog, 0, UINT64_MAX, MAPPING_SHARED, count_mapping, &shared), 0);
 	assert_int_equal(shared, 1);
@@ -254,6 +254,21 @@ static void test_hung_tracer(void **state)
 	text = rig_read(RIG("files"));
 	assert_non_null(strstr(text, "mark2.so"));
 	free(text);
+	assert_true(watchdog_gone_within(10000));
+}
+
+/* nobody waits for a tracer that is stopped: neither who is held at that moment nor who would be */
+static void test_stopped_tracer(void **state)
+{
+	pid_t pid = start_tracer("-- %s maps %s %s 1500", RIG("do"), RIG("out"), RIG("mark.so"));
+	double begun = now_s();
+
+	sleep_ms(500);
+	kill(pid, SIGSTOP);
+	assert_mapped_without_failure(20000);
+	assert_true(now_s() - begun < LAUNCH_PATIENCE_MS / 1000.0);
+	kill(pid, SIGCONT);
+	assert_int_equal(end_of(pid), 0);
 	assert_true(watchdog_gone_within(10000));
 }
 
@@ -341,15 +356,11 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest without_root[] = {cmocka_unit_test(test_needs_root)};
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed_while_holding),
-		cmocka_unit_test(test_killed_at_any_moment),
-		cmocka_unit_test(test_descendants_outlive),
-		cmocka_unit_test(test_watchdog_keeps_nothing),
-		cmocka_unit_test(test_hung_tracer),
-		cmocka_unit_test(test_slow_callback),
-		cmocka_unit_test(test_slow_but_getting_on),
-		cmocka_unit_test(test_killed_while_held),
-		cmocka_unit_test(test_pid_one),
+		cmocka_unit_test(test_killed_while_holding), cmocka_unit_test(test_killed_at_any_moment),
+		cmocka_unit_test(test_descendants_outlive),  cmocka_unit_test(test_watchdog_keeps_nothing),
+		cmocka_unit_test(test_hung_tracer),          cmocka_unit_test(test_stopped_tracer),
+		cmocka_unit_test(test_slow_callback),        cmocka_unit_test(test_slow_but_getting_on),
+		cmocka_unit_test(test_killed_while_held),    cmocka_unit_test(test_pid_one),
 		cmocka_unit_test(test_text_of_maps),
 	};
 

@@ -197,6 +197,7 @@ static void async_flush(struct sink *sink, uint64_t deadline_ns)
 	pthread_mutex_unlock(&m->lock);
 	if (m->thread)
 		pthread_join(m->thread, NULL);
+	m->thread = 0; /* what is written after a flush comes with another one */
 }
 
 static const struct sink_ops async_ops __attribute__((unused)) = {
