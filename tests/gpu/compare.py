@@ -127,7 +127,8 @@ def check_devices():
     ended = [e for e in events if e["type"] == "process" and e["phase"] == "exit" and e["pid"] == counts["pid"]]
     check("bytes between devices", [e["total"]["bytes"].get("p2p", 0) for e in ended], [counts["peer_bytes"]])
     if counts["uuids"]:
-        told = {str(e["device"]): e["uuid"] for e in events if e["type"] == "device" and e["pid"] == counts["pid"]}
+        told = {str(e["device"]): e["uuid"].replace("-", "") for e in events
+                if e["type"] == "device" and e["pid"] == counts["pid"]}
         check("UUIDs", {device: told.get(device) for device in counts["uuids"]}, counts["uuids"])
 
 

@@ -94,11 +94,11 @@ case $parts in *devices*)
 	say "a thread on each GPU, copies between them, contexts that move, a graph: there $([ "$gpus" = 1 ] &&
 		echo "is one GPU, everything is on it" || echo "are $gpus GPUs")"
 	one devices devices ./devices-shared %s
-	one static devices ./devices-static %s
+	one devices-static devices ./devices-static %s
 	# what changes the device is not traced then, nor what asks for it
-	FAMILIES=memory,transfer,launch,graph one few devices ./devices-shared %s
+	FAMILIES=memory,transfer,launch,graph one devices-few devices ./devices-shared %s
 	# the last one alone, which the program calls 0
-	one last devices env CUDA_VISIBLE_DEVICES=$((gpus - 1)) ./devices-shared %s
+	one devices-last devices env CUDA_VISIBLE_DEVICES=$((gpus - 1)) ./devices-shared %s
 	;;
 esac
 
