@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -148,6 +147,9 @@ static int classic_link(const struct job *job, int side, size_t i)
 		.type = type,
 		.config1 = (uintptr_t)job->path,
 		.config2 = job->offsets[i],
+		/* The probe is there all the same and runs its program. An event that counts is scheduled anew
+		 * with all others of its CPU whenever one comes: thousands then take minutes. */
+		.disabled = 1,
 	};
 	int event, fd;
 
@@ -162,10 +164,6 @@ static int classic_link(const struct job *job, int side, size_t i)
 	link.prog_fd = job->capture->prog_fd[job->sleepable][side];
 	link.target_fd = event;
 	fd = link_create(&link);
-	if (fd >= 0 && ioctl(event, PERF_EVENT_IOC_ENABLE, 0)) {
-		close(fd);
-		fd = -errno;
-	}
 	close(event); /* the link keeps the event */
 	return fd;
 }
@@ -300,8 +298,10 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 		   size_t n, pid_t pid, struct capture_attached *ret_attached)
 {
 	struct job job = {.capture = capture, .attach_id = attach_id, .pid = pid, .result = ret_attached};
-	int err = -ENOMEM, sleepable, stopped = capture->method == CAPTURE_CLASSIC ? closers_stop() : -1;
+	int err = -ENOMEM, sleepable, stopped[2] = {-1, -1};
 
+	if (capture->method == CAPTURE_CLASSIC)
+		closers_stop(stopped);
 	memset(ret_attached, 0, sizeof(*ret_attached));
 	snprintf(job.path, sizeof(job.path), "/proc/self/fd/%d", fd);
 	job.offsets = calloc(n + 1, sizeof(*job.offsets));
@@ -321,7 +321,6 @@ int capture_attach(struct capture *capture, int fd, unsigned attach_id, const st
 	free(job.offsets);
 	free(job.cookies);
 	free(job.refused);
-	if (stopped >= 0)
-		close(stopped);
+	closers_go_on(stopped);
 	return err;
 }

@@ -48,51 +48,75 @@ static void close_all_but(const int *keep, size_t n)
 /*
  * The kernel has one mutex for opening and closing them all, and a closer has it
  * for 0.1 s a probe: each probe of a starting cudatap would wait for every
- * closer of earlier ones. So they lock a file that every host has: who attaches,
- * shared and for all its probes; a closer, alone and for one.
+ * closer of earlier ones. So they lock two files that every host has. Who
+ * attaches holds both, shared, for all its probes; a closer has the second
+ * alone, for one probe, after it found the first free: however many closers
+ * there are, none begins once somebody waits to attach.
  */
-static int turnstile(void)
+static const char *const turnstiles[] = {"/sys/kernel/btf", "/sys/kernel/btf/vmlinux"};
+
+enum { WAITING, CLOSING, NTURNSTILES };
+
+static void turnstiles_open(int fds[NTURNSTILES])
 {
-	return open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
+	int i;
+
+	for (i = 0; i < NTURNSTILES; i++)
+		fds[i] = open(turnstiles[i], O_RDONLY | O_CLOEXEC);
 }
 
-/* For 2 s at most: others may lock that file too, for ever. */
-static void lock_turnstile(int fd, int how)
+/* For @seconds at most: others may lock these files too, for ever. */
+static void lock_turnstile(int fd, int how, int seconds)
 {
 	const struct timespec pause = {.tv_nsec = 2000000};
 	int i;
 
-	for (i = 0; fd >= 0 && i < 1000 && flock(fd, how | LOCK_NB) && errno == EWOULDBLOCK; i++)
+	for (i = 0; fd >= 0 && i < seconds * 500 && flock(fd, how | LOCK_NB) && errno == EWOULDBLOCK; i++)
 		nanosleep(&pause, NULL);
 }
 
-int closers_stop(void)
+void closers_stop(int fds[2])
 {
-	int fd = turnstile();
+	turnstiles_open(fds);
+	lock_turnstile(fds[WAITING], LOCK_SH, 2);
+	lock_turnstile(fds[CLOSING], LOCK_SH, 10);
+}
 
-	lock_turnstile(fd, LOCK_SH);
-	return fd;
+void closers_go_on(const int fds[2])
+{
+	int i;
+
+	for (i = 0; i < NTURNSTILES; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static void close_alone(const int turnstile[NTURNSTILES], int fd)
+{
+	const struct timespec pause = {.tv_nsec = 5000000};
+
+	lock_turnstile(turnstile[WAITING], LOCK_EX, 60);
+	flock(turnstile[WAITING], LOCK_UN);
+	lock_turnstile(turnstile[CLOSING], LOCK_EX, 60);
+	close(fd);
+	flock(turnstile[CLOSING], LOCK_UN);
+	nanosleep(&pause, NULL); /* who waits to attach tries again meanwhile */
 }
 
 /* In the grandchild: until cudatap has closed @turn's other end, the last to close a probe would be cudatap.
  */
 static _Noreturn void close_last(const int *fds, size_t n, int turn)
 {
-	const struct timespec pause = {.tv_nsec = 5000000};
+	int turnstile[NTURNSTILES];
 	char nothing;
 	size_t i;
-	int lock;
 
 	close_all_but(fds, n);
 	while (read(turn, &nothing, 1) < 0 && errno == EINTR)
 		;
-	lock = turnstile();
-	for (i = 0; i < n; i++) {
-		lock_turnstile(lock, LOCK_EX);
-		close(fds[i]);
-		flock(lock, LOCK_UN);
-		nanosleep(&pause, NULL); /* who waits to attach tries again meanwhile */
-	}
+	turnstiles_open(turnstile);
+	for (i = 0; i < n; i++)
+		close_alone(turnstile, fds[i]);
 	_exit(0);
 }
 

@@ -76,11 +76,13 @@ void capture_need_files(const struct capture *capture, size_t more);
 /** probe_set_close - entry sides were added last and go first */
 void probe_set_close(struct probe_set *set);
 /**
- * closers_stop - hold the processes that close classic probes, of other runs too
+ * closers_stop - hold the processes that close classic probes, of other runs too, until closers_go_on()
  *
- * Returns a descriptor; they go on when it is closed.
+ * Waits for the one that is closing a probe, 0.1 s. @fds: two descriptors.
  */
-int closers_stop(void);
+void closers_stop(int fds[2]);
+/** closers_go_on - @fds: of closers_stop(), or -1 */
+void closers_go_on(const int fds[2]);
 
 /* closing.c */
 
