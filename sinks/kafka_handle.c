@@ -312,11 +312,13 @@ static void take_error(struct kafka *k, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t err = rd_kafka_event_error(event);
 	const char *text = rd_kafka_event_error_string(event);
+	char why[1];
 
 	/* A broker that does not like our certificate says so after the handshake. */
 	if (err == RD_KAFKA_RESP_ERR__TRANSPORT && strstr(text, "SSL routines"))
 		err = RD_KAFKA_RESP_ERR__SSL;
-	if (err == RD_KAFKA_RESP_ERR__FATAL)
+	/* The event of a fatal error has the code of its cause. */
+	if (rd_kafka_fatal_error(k->rk, why, sizeof(why)))
 		handle_failed(k);
 	else if (k->state == KAFKA_UP)
 		kafka_trouble(k, err, text);
