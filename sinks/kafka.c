@@ -45,11 +45,37 @@ static void tally_drop(struct kafka *k, const struct line *line, enum sink_reaso
 	dropped->n++;
 }
 
-/* A line out of the spool that may yet arrive is not lost. */
+/*
+ * A line out of the spool that may yet arrive is not lost. It comes again behind all that is in our hands
+ * now: for the sake of order that goes back as well, be it sent or not. (What a broker takes of it all the
+ * same arrives twice.)
+ */
 static void give_back(struct kafka *k, struct line *line)
 {
 	sink_give_back(k->sink, &line->meta);
 	kafka_let_go(k, line);
+	k->returned++;
+	if (k->state == KAFKA_DOWN || k->closing)
+		return;
+	handle_retire(k);
+	if (!k->purged)
+		handle_purge(k);
+}
+
+void kafka_return(struct kafka *k)
+{
+	struct kafka_lines *again = &k->again;
+	size_t n = 0;
+
+	for (size_t i = 0; i < again->n; i++) {
+		if (again->list[i]->meta.spool)
+			give_back(k, again->list[i]);
+		else
+			again->list[n++] = again->list[i];
+	}
+	k->reported |= n < again->n;
+	again->n = n;
+	kafka_tell(k);
 }
 
 void kafka_drop(struct kafka *k, struct line *line, enum sink_reason reason)
@@ -324,6 +350,7 @@ static struct sink_result wait_result(struct kafka *k)
 static struct sink_result kafka_write(struct sink *sink, const struct line *lines, size_t n)
 {
 	struct kafka *k = sink->priv;
+	uint64_t returned = k->returned;
 	rd_kafka_resp_err_t err;
 	size_t fit, held, taken;
 
@@ -334,6 +361,8 @@ static struct sink_result kafka_write(struct sink *sink, const struct line *line
 		serve(k);
 		fit = ready(k) ? kafka_room(k, lines, n) : 0;
 	}
+	if (k->returned != returned)
+		return (struct sink_result){.status = SINK_DONE}; /* those come before these */
 	if (!fit)
 		return wait_result(k);
 	held = kafka_hold(k, lines, fit < KAFKA_BATCH ? fit : KAFKA_BATCH);

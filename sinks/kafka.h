@@ -174,10 +174,11 @@ struct kafka {
 	bool purged;          /* KAFKA_ENDING: in flight, too */
 	uint64_t patience_ns; /* until when it may end by itself */
 	uint64_t renew_ns;
-	unsigned failures;    /* fatal errors since the last delivery */
-	uint64_t batch_bytes; /* batch.size, 0: librdkafka's; lowered when brokers refuse batches */
-	uint64_t grow_ns;     /* when it may be raised to good_bytes */
-	uint64_t good_bytes;  /* the largest batch that a broker took */
+	unsigned failures;        /* fatal errors since the last delivery */
+	uint64_t returned_before; /* `returned` when it was made */
+	uint64_t batch_bytes;     /* batch.size, 0: librdkafka's; lowered when brokers refuse batches */
+	uint64_t grow_ns;         /* when it may be raised to good_bytes */
+	uint64_t good_bytes;      /* the largest batch that a broker took */
 	struct kafka_grave *grave;
 	bool closing;
 
@@ -186,6 +187,7 @@ struct kafka {
 	struct kafka_pins pins;
 	struct kafka_pin unpinned; /* lines of one chunk that are done with, not yet told to `pins` */
 	struct kafka_lines again;  /* for the next handle */
+	uint64_t returned;         /* lines that went back to the spool, ever */
 	struct kafka_tally tally;
 	bool reported; /* something is in it, or was heard at all */
 	struct kafka_trouble trouble;
@@ -238,6 +240,8 @@ void kafka_fate(struct kafka *k, const rd_kafka_message_t *message, size_t batch
 void kafka_drop(struct kafka *k, struct line *line, enum sink_reason reason);
 /** kafka_give_up - the lines for the next handle are lost, for what stands in the way */
 void kafka_give_up(struct kafka *k);
+/** kafka_return - the lines for the next handle go back to the spool, those that are out of it */
+void kafka_return(struct kafka *k);
 /** kafka_tell - the tally to the worker */
 void kafka_tell(struct kafka *k);
 

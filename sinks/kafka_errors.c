@@ -53,7 +53,9 @@ static const struct {
 	    .advice = "create the topic, or let the brokers create topics"),
 	ROW(UNKNOWN_TOPIC_OR_PART, SINK_REJECTED, REFUSED, STANDING,
 	    .advice = "create the topic, or let the brokers create topics"),
-	ROW(_UNKNOWN_PARTITION, SINK_REJECTED, REFUSED),
+	/* what lay ready for a topic's partition when the brokers no longer knew the topic */
+	ROW(_UNKNOWN_PARTITION, SINK_REJECTED, REFUSED, STANDING,
+	    .advice = "create the topic, or let the brokers create topics"),
 	ROW(TOPIC_EXCEPTION, SINK_REJECTED, REFUSED, STANDING, .advice = "choose another name for the topic"),
 	ROW(POLICY_VIOLATION, SINK_REJECTED, REFUSED),
 	ROW(INVALID_MSG, SINK_REJECTED, REFUSED),

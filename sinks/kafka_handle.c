@@ -145,9 +145,11 @@ static int make_conf(struct kafka *k, rd_kafka_conf_t **ret_conf, char *error, s
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)k->batch_bytes);
 		rd_kafka_conf_set(conf, "batch.size", text, why, sizeof(why));
 	}
-	/* A line of a spool is never too late: given up alone it would come again behind those after it. */
+	/* A line of a spool is never too late, and when one has to come again none after it may go before. */
 	if (k->sink->spooled)
 		rd_kafka_conf_set(conf, "message.timeout.ms", "0", why, sizeof(why));
+	if (k->sink->spooled && k->options->idempotence)
+		rd_kafka_conf_set(conf, "enable.gapless.guarantee", "true", why, sizeof(why));
 	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_opaque(conf, k->grave);
@@ -187,6 +189,7 @@ int handle_open(struct kafka *k, char *error, size_t error_size)
 	}
 	k->queue = rd_kafka_queue_get_main(k->rk);
 	rd_kafka_queue_io_event_enable(k->queue, k->event_fd, &one, sizeof(one));
+	k->returned_before = k->returned;
 	k->state = KAFKA_UP;
 	return 0;
 }
@@ -309,11 +312,13 @@ static void take_error(struct kafka *k, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t err = rd_kafka_event_error(event);
 	const char *text = rd_kafka_event_error_string(event);
+	char why[1];
 
 	/* A broker that does not like our certificate says so after the handshake. */
 	if (err == RD_KAFKA_RESP_ERR__TRANSPORT && strstr(text, "SSL routines"))
 		err = RD_KAFKA_RESP_ERR__SSL;
-	if (err == RD_KAFKA_RESP_ERR__FATAL)
+	/* The event of a fatal error has the code of its cause. */
+	if (rd_kafka_fatal_error(k->rk, why, sizeof(why)))
 		handle_failed(k);
 	else if (k->state == KAFKA_UP)
 		kafka_trouble(k, err, text);
@@ -327,6 +332,11 @@ void handle_failed(struct kafka *k)
 	if (k->state != KAFKA_UP)
 		return;
 	err = rd_kafka_fatal_error(k->rk, text, sizeof(text));
+	/* We wanted it so: the report on the message says what is wrong with that. */
+	if (err == RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE) {
+		handle_retire(k);
+		return;
+	}
 	k->failures++;
 	/* The cause, where it says whose turn it is; otherwise that it was fatal. */
 	kafka_trouble(k, kafka_meaning(err).reason == SINK_AUTH ? err : RD_KAFKA_RESP_ERR__FATAL, text);
@@ -379,6 +389,8 @@ static void handle_renew(struct kafka *k)
 {
 	char error[512];
 
+	if (k->returned != k->returned_before)
+		kafka_return(k);
 	/* Reports come by partition; the order of each is that of the sequence. */
 	if (k->again.n)
 		qsort(k->again.list, k->again.n, sizeof(*k->again.list), by_seq);

@@ -352,6 +352,15 @@ def test_kafka_timeouts(place, broker):
     assert seqs == list(range(1, 60001))
 
 
+def test_kafka_small_batches(place, broker):
+    """The topic takes small batches only: what is refused goes again, in order."""
+    topic = broker.create_topic("small", max_message_bytes=20000)
+    feed = Feed(place, to_kafka(broker, topic), "-n", 20000, "-w", "-d", 60)
+    counters = feed.end(timeout=90)
+    assert counters["received"] == counters["delivered"] == 20000, (counters, feed.stderr)
+    assert firsts(calls_of(broker, topic)) == list(range(1, 20001))
+
+
 def test_kafka_topic_comes_later(place, broker):
     """A topic that is not there yet: lines wait for it."""
     feed = Feed(place, to_kafka(broker, "later", "librdkafka: {topic.metadata.refresh.interval.ms: 500, "
