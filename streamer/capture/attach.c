@@ -147,8 +147,8 @@ static int classic_link(const struct job *job, int side, size_t i)
 		.type = type,
 		.config1 = (uintptr_t)job->path,
 		.config2 = job->offsets[i],
-		/* The probe is there all the same and runs its program. An event that counts is scheduled anew
-		 * with all others of its CPU whenever one comes: thousands then take minutes. */
+		/* The probe is there all the same and runs its program. An event that counts is scheduled
+		 * anew with all others of its CPU whenever one comes: thousands then take minutes. */
 		.disabled = 1,
 	};
 	int event, fd;
