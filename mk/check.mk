@@ -193,5 +193,6 @@ BENCH_ARGS_bench_syslog = {}
 .PHONY: bench
 bench: all fake demo-program $(BUILD)/e2e/feed $(BUILD)/e2e/reload_calls $(BENCH) $(BUILD)/bpf/rivals.bpf.o ## the benchmarks' tables (as root)
 	@set -e; $(foreach b,$(BENCH),echo "== $(notdir $b)"; $(BENCH_IN_$(notdir $b)) $b $(BENCH_ARGS_$(notdir $b));)
+	@echo "== bench_check" && $(PYTHON) tests/bench/bench_check.py $(BUILD)/cudatap
 	@echo "== bench_reload" && $(PYTHON) tests/bench/bench_reload.py $(BUILD)/cudatap $(BUILD)/fake $(BUILD)/e2e/reload_calls
 	@echo "== beside_rsyslog" && $(PYTHON) tests/bench/beside_rsyslog.py $(BUILD)/e2e/feed

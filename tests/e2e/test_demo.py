@@ -57,3 +57,12 @@ def test_own_stdout(tmp_path):
     assert "demo: 3 vectors" in run.stdout and "demo: 3 vectors" not in run.stderr
     mixed = tap.run_plain("--mix", "--", tap.FAKE / "demo")
     assert "demo: 3 vectors" in mixed.stdout and '"type":"stop"' in mixed.stdout
+
+
+def test_beside_a_real_driver(tmp_path):
+    """On a machine with a GPU LD_LIBRARY_PATH may lead to another libcuda: the demo takes its own all the same."""
+    subprocess.run(["cc", "-shared", "-o", tmp_path / "libcuda.so.1", "-Wl,-soname,libcuda.so.1", "-x", "c", "-"], check=True,
+                   input="int cuInit(unsigned flags) { return 100; }\n", text=True)
+    run = tap.trace(tmp_path, tap.FAKE / "demo", env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert run.code == 0, run.stderr
+    assert len(run.attached) == 2 and all(str(tap.FAKE) in event["path"] for event in run.attached)

@@ -3,7 +3,6 @@
 import collections
 import json
 import os
-import resource
 
 import pytest
 import tap
@@ -129,39 +128,6 @@ def test_pages():
     for words in (["config"], ["config", "page"]):
         done = tap.run_plain(*words)
         assert done.returncode == 2 and "reference" in done.stderr
-
-
-def thousand_lines():
-    functions = [line.split()[-1] for line in tap.run_plain("list", "functions", "-f", "all").stdout.splitlines()
-                 if " on " in line]
-    lines = ["families: default", "include:"] + [f"  - {name}" for name in functions[:300]]
-    lines += ["exclude:"] + [f"  - {name[:-2]}*" for name in functions[300:400]]
-    lines += ["sinks:"]
-    for i in range(20):
-        lines += [f"  sink{i}:", "    type: file", f"    path: /tmp/{i}", "    filter:", "      min_duration: 1us",
-                  "      functions:", *(f"        - {name}" for name in functions[i::len(functions) // 10][:8])]
-    lines += ["profiles:"]
-    for i in range(20):
-        lines += [f"  p{i}:", "    families: all", "    sinks:", f"      sink{i}:", "        queue:",
-                  f"          max_events: {i + 1}"]
-    lines += ["# so many"] * (1000 - len(lines))
-    assert len(lines) == 1000
-    return "\n".join(lines) + "\n"
-
-
-def test_check_is_quick(tmp_path):
-    """1 000 lines with 20 profiles, each checked: under 20 ms."""
-    path = tmp_path / "long.yaml"
-    path.write_text(thousand_lines())
-    times = []
-    for _ in range(10):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = tap.run_plain("check", "-c", path)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert done.returncode == 0, done.stderr
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    print("check of 1000 lines:", ", ".join(f"{1000 * t:.1f}" for t in sorted(times)), "ms")
-    assert min(times) < 0.020
 
 
 # ---- what docs/profiles.md shows ----

@@ -9,6 +9,8 @@ FAKE_CFLAGS := -std=gnu17 -O2 -g $(CC_WARNINGS) -D_GNU_SOURCE -I. -fPIC \
 FAKE_TABLE := $(patsubst %,$(FAKE_OBJ)/%.o,table rows types names glob)
 FAKE_COMMON := $(patsubst %,$(FAKE_OBJ)/%.o,dispatch plan outs special nest control thunk) $(FAKE_TABLE)
 FAKE_LIBS := $(patsubst %,$(FAKE)/%,libcudart.so.11.0 libcudart.so.12 libcudart.so.13 libcuda.so.1)
+# Where there is a GPU, LD_LIBRARY_PATH may lead to the real libraries: what is built for the fakes finds these first.
+FAKES_FIRST := -Wl,--disable-new-dtags
 TEST_PROGRAMS := $(patsubst tests/programs/%.c,$(BUILD)/e2e/%,$(filter-out \
 	$(wildcard tests/programs/launch_*.c tests/programs/*_library.c) tests/programs/feed.c,$(wildcard tests/programs/*.c)))
 TEST_LIBRARIES := $(patsubst tests/programs/%.c,$(BUILD)/e2e/%.so,$(wildcard tests/programs/*_library.c))
@@ -47,7 +49,7 @@ $(FAKE_OBJ)/$(1).names.o: $(FAKE_OBJ)/$(1).c tests/fake/fake.h
 	$$(CC) $$(FAKE_CFLAGS) -MMD -MP -c -o $$@ $$<
 $(FAKE)/$(1): $(FAKE_OBJ)/$(1).stubs.o $(FAKE_OBJ)/$(1).names.o $(FAKE_COMMON) $(FAKE_OBJ)/$(1).map
 	$$(CC) -shared -o $$@ $$(filter %.o,$$^) -Wl,-soname,$(1) -Wl,--version-script=$(FAKE_OBJ)/$(1).map \
-		-Wl,-rpath,'$$$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -ldl
+		-Wl,-rpath,'$$$$ORIGIN' $(FAKES_FIRST) -Wl,-z,now -ldl
 endef
 $(eval $(call fake_library,libcudart.so.11.0,cudart,11,libcudart-11.8.txt))
 $(eval $(call fake_library,libcudart.so.12,cudart,12,libcudart-12.9.txt))
@@ -63,9 +65,9 @@ $(FAKE)/libcudart_static.a: $(FAKE_OBJ)/libcudart.so.13.stubs.o $(FAKE_OBJ)/libc
 	$(AR) rcs $@ $^
 
 TEST_CFLAGS := -std=gnu17 -O1 -g $(CC_WARNINGS) -D_GNU_SOURCE -I.
-TEST_LDFLAGS := -L$(FAKE) -Wl,-rpath,'$$ORIGIN/../fake'
+TEST_LDFLAGS := -L$(FAKE) -Wl,-rpath,'$$ORIGIN/../fake' $(FAKES_FIRST)
 $(FAKE)/demo: tests/fake/demo.c $(FAKE)/libcudart.so $(FAKE)/libcuda.so
-	$(CC) $(TEST_CFLAGS) -o $@ $< -L$(FAKE) -Wl,-rpath,'$$ORIGIN' -lcudart
+	$(CC) $(TEST_CFLAGS) -o $@ $< -L$(FAKE) -Wl,-rpath,'$$ORIGIN' $(FAKES_FIRST) -lcudart
 $(BUILD)/e2e/%: tests/programs/%.c tests/programs/cuda_api.h tests/fake/fake_cuda.h $(FAKE)/libcudart.so $(FAKE)/libcuda.so
 	@mkdir -p $(@D)
 	$(CC) $(TEST_CFLAGS) -o $@ $< $(TEST_LDFLAGS) -Wl,--as-needed -lcudart -lcuda -ldl -lpthread
