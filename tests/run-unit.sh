@@ -11,6 +11,8 @@ failed=0
 skipped=0
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
+# On a machine with a GPU it may lead to the real libraries; the programs know where the fakes are.
+unset LD_LIBRARY_PATH
 export UBSAN_OPTIONS="print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
 
 # The sum of the numbers in the summary lines of that kind; a program may run several groups.

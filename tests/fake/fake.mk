@@ -9,7 +9,8 @@ FAKE_CFLAGS := -std=gnu17 -O2 -g $(CC_WARNINGS) -D_GNU_SOURCE -I. -fPIC \
 FAKE_TABLE := $(patsubst %,$(FAKE_OBJ)/%.o,table rows types names glob)
 FAKE_COMMON := $(patsubst %,$(FAKE_OBJ)/%.o,dispatch plan outs special nest control thunk) $(FAKE_TABLE)
 FAKE_LIBS := $(patsubst %,$(FAKE)/%,libcudart.so.11.0 libcudart.so.12 libcudart.so.13 libcuda.so.1)
-# Where there is a GPU, LD_LIBRARY_PATH may lead to the real libraries: what is built for the fakes finds these first.
+# Where there is a GPU, LD_LIBRARY_PATH may lead to the real libraries: the demo and the fakes find each other first.
+# The tests' programs do not, for tests lead them to other libraries; their runners clear the path.
 FAKES_FIRST := -Wl,--disable-new-dtags
 TEST_PROGRAMS := $(patsubst tests/programs/%.c,$(BUILD)/e2e/%,$(filter-out \
 	$(wildcard tests/programs/launch_*.c tests/programs/*_library.c) tests/programs/feed.c,$(wildcard tests/programs/*.c)))
@@ -65,7 +66,7 @@ $(FAKE)/libcudart_static.a: $(FAKE_OBJ)/libcudart.so.13.stubs.o $(FAKE_OBJ)/libc
 	$(AR) rcs $@ $^
 
 TEST_CFLAGS := -std=gnu17 -O1 -g $(CC_WARNINGS) -D_GNU_SOURCE -I.
-TEST_LDFLAGS := -L$(FAKE) -Wl,-rpath,'$$ORIGIN/../fake' $(FAKES_FIRST)
+TEST_LDFLAGS := -L$(FAKE) -Wl,-rpath,'$$ORIGIN/../fake' -Wl,--enable-new-dtags
 $(FAKE)/demo: tests/fake/demo.c $(FAKE)/libcudart.so $(FAKE)/libcuda.so
 	$(CC) $(TEST_CFLAGS) -o $@ $< -L$(FAKE) -Wl,-rpath,'$$ORIGIN' $(FAKES_FIRST) -lcudart
 $(BUILD)/e2e/%: tests/programs/%.c tests/programs/cuda_api.h tests/fake/fake_cuda.h $(FAKE)/libcudart.so $(FAKE)/libcuda.so
