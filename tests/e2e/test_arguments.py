@@ -66,6 +66,7 @@ def test_classic_probes(tmp_path):
 
 
 @pytest.mark.parametrize("major", FAKES)
+@pytest.mark.skipif(tap.GPUS > 0, reason="there is a GPU here, where the libraries believe the made-up pointers")
 def test_real_libraries(tmp_path, major):
     library = tap.CACHE / major / "lib" / FAKES[major]
     if not library.exists():
@@ -73,11 +74,8 @@ def test_real_libraries(tmp_path, major):
     run = tap.trace(tmp_path, tap.program("calls"), "20", library,
                     options=["-c", tap.config(tmp_path, "families: all\napi: [runtime]")])
     assert run.code == 0, run.stderr
-    without_driver = {call["ret"] for call in run.calls} - {0}
-    if not without_driver:
-        pytest.skip("there is a GPU here")
     compare(run, 20)
-    assert without_driver <= {35, 100}
+    assert {call["ret"] for call in run.calls} - {0} <= {35, 100}
     failed = [call for call in run.calls if call["ret"] == 35]
     assert failed and {call["error"] for call in failed} == {"cudaErrorInsufficientDriver"}
     assert run.stop["calls"]["entries"] == run.stop["calls"]["emitted"] == len(run.calls)
