@@ -1,6 +1,7 @@
 """Environment variables of the traced processes: which job and rank a call belongs to."""
 
 import json
+import os
 import subprocess
 import sys
 
