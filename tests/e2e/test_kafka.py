@@ -5,7 +5,6 @@ import collections
 import json
 import pathlib
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import time
 
 import pytest
 import tap
+from feeding import Feed
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from receivers import daemon, kafka  # noqa: E402
@@ -37,63 +37,11 @@ def topic(one, request):
     return one.create_topic(f"{request.node.originalname}.{time.monotonic_ns()}", 4)
 
 
-class Feed:
-    """tests/programs/feed.c with a sink `kafka` and a file that tells what it was given."""
-
-    def __init__(self, place, brokers, topic, *arguments, options="", queue=""):
-        if tap.CUDATAP.parent != tap.BUILD:
-            pytest.skip("the feed is no part of that executable: it runs with the one that it was built with")
-        self.sent_path = place / f"sent-{time.monotonic_ns()}.jsonl"
-        config = place / f"feed-{time.monotonic_ns()}.yaml"
-        config.write_text(f"version: 1\nhost: gpu07\nsinks:\n  file: {{type: file, path: {self.sent_path}}}\n"
-                          f"  kafka: {{type: kafka, brokers: [{', '.join(brokers)}], topic: {topic}"
-                          f"{options and ', '}{options}{queue and ', queue: '}{queue}}}\n")
-        self.listens = False
-        self.err_path = config.with_suffix(".err")
-        with open(self.err_path, "wb") as err:
-            self.process = subprocess.Popen([tap.program("feed"), "-c", str(config), *map(str, arguments)],
-                                            stdout=subprocess.PIPE, stderr=err, text=True)
-
-    @property
-    def stderr(self):
-        return self.err_path.read_text()
-
-    @staticmethod
-    def _read(line):
-        counters = json.loads(line)["sinks"]
-        for sink in counters.values():
-            assert sink["holds"]
-        return counters["kafka"]
-
-    def counters(self):
-        if not self.listens:
-            # before it listens the signal would end it
-            daemon.wait_until(lambda: daemon.has_signalfd(self.process.pid), "the feed to listen")
-            self.listens = True
-        self.process.send_signal(signal.SIGUSR1)
-        ready, _, _ = select.select([self.process.stdout], [], [], 10)
-        assert ready, self.stderr
-        line = self.process.stdout.readline()
-        assert line, f"the feed has ended: {self.process.wait(10)}; {self.stderr}"
-        return self._read(line)
-
-    def wait(self, condition, what, timeout=30):
-        daemon.wait_until(lambda: condition(self.counters()), what, timeout, lambda: self.stderr)
-
-    def end(self, number=None, timeout=90):
-        if number:
-            self.process.send_signal(number)
-        out, _ = self.process.communicate(timeout=timeout)
-        assert self.process.returncode == 0, self.stderr
-        counters = self._read(out.splitlines()[-1])
-        assert counters["queued"] == counters["in_flight"] == 0
-        assert counters["received"] == counters["delivered"] + sum(counters["dropped"].values()) + counters["unknown"]
-        return counters
-
-    def sent(self):
-        """The lines by seq."""
-        lines = self.sent_path.read_text().splitlines()
-        return {event["seq"]: line for line in lines for event in [json.loads(line)] if event["type"] == "call"}
+def feed_kafka(place, brokers, topic, *arguments, options="", queue=""):
+    """A feed with a sink `kafka` and a file that tells what it was given."""
+    return Feed(place, "kafka", "file: {type: file, path: SENT}, "
+                f"kafka: {{type: kafka, brokers: [{', '.join(brokers)}], topic: {topic}"
+                f"{options and ', '}{options}{queue and ', queue: '}{queue}}}", arguments)
 
 
 class Arrived:
@@ -150,7 +98,8 @@ class Arrived:
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_compression(one, topic, tmp_path, compression):
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 20000, "-w", "-s", 1500, options=f"compression: {compression}")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 20000, "-w", "-s", 1500,
+                      options=f"compression: {compression}")
     counters = feed.end()
     assert counters["delivered"] == 20000 and not counters["dropped"], feed.stderr
     Arrived(one, topic).check_all(feed)
@@ -179,7 +128,7 @@ def murmur2(data):
 
 
 def test_keys_as_java_places_them(one, topic, tmp_path):
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 700, "-w")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 700, "-w")
     assert feed.end()["delivered"] == 700
     arrived = Arrived(one, topic)
     arrived.check_all(feed)
@@ -196,7 +145,7 @@ def test_keys_as_java_places_them(one, topic, tmp_path):
     ('"%{tid}.%{type}"', lambda e: f"{e['tid']}.{e['type']}"),
 ])
 def test_key_template(one, topic, tmp_path, template, expected):
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 500, "-w", options=f"key: {template}")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 500, "-w", options=f"key: {template}")
     assert feed.end()["delivered"] == 500
     arrived = Arrived(one, topic)
     assert len(arrived.seqs) == 500
@@ -205,7 +154,7 @@ def test_key_template(one, topic, tmp_path, template, expected):
 
 
 def test_headers(one, topic, tmp_path):
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 5000, "-w", options="headers: true")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 5000, "-w", options="headers: true")
     assert feed.end()["delivered"] == 5000
     headers = collections.Counter(one.read(topic, "%h\n"))
     assert headers == {"content-type=application/json,schema-version=1,host=gpu07": 5000}
@@ -213,7 +162,8 @@ def test_headers(one, topic, tmp_path):
 
 
 def test_acks_without_idempotence(one, topic, tmp_path):
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 5000, "-w", options="acks: 1, idempotence: false, linger: 20ms")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 5000, "-w",
+                      options="acks: 1, idempotence: false, linger: 20ms")
     assert feed.end()["delivered"] == 5000
     Arrived(one, topic).check_all(feed)
 
@@ -235,16 +185,16 @@ def sasl(mechanism, password="password: alice-secret"):
 
 
 def test_tls(one, topic, tmp_path):
-    feed = Feed(tmp_path, one.addresses("TLS"), topic, "-n", 5000, "-w",
-                options=f"tls: {{ca_file: {one.authority.cert}}}")
+    feed = feed_kafka(tmp_path, one.addresses("TLS"), topic, "-n", 5000, "-w",
+                      options=f"tls: {{ca_file: {one.authority.cert}}}")
     assert feed.end()["delivered"] == 5000, feed.stderr
     Arrived(one, topic).check_all(feed)
 
 
 def test_tls_own_certificate(one, topic, tmp_path):
     pair = one.authority.issue("client")
-    feed = Feed(tmp_path, one.addresses("MTLS"), topic, "-n", 1000, "-w",
-                options=f"tls: {{ca_file: {pair.ca}, cert_file: {pair.cert}, key_file: {pair.key}}}")
+    feed = feed_kafka(tmp_path, one.addresses("MTLS"), topic, "-n", 1000, "-w",
+                      options=f"tls: {{ca_file: {pair.ca}, cert_file: {pair.cert}, key_file: {pair.key}}}")
     assert feed.end()["delivered"] == 1000, feed.stderr
     Arrived(one, topic).check_all(feed)
 
@@ -257,8 +207,8 @@ def test_tls_own_certificate(one, topic, tmp_path):
     ("SASLTLS", "tls: {ca_file: CA}, " + sasl("PLAIN", "password: wrong-one"), "SASL authentication error"),
 ])
 def test_refused(one, topic, tmp_path, listener, options, words):
-    feed = Feed(tmp_path, one.addresses(listener), topic, "-n", 3000, "-r", 1500, "-d", 1,
-                options=options.replace("CA", str(one.authority.cert)), queue="{max_events: 1000}")
+    feed = feed_kafka(tmp_path, one.addresses(listener), topic, "-n", 3000, "-r", 1500, "-d", 1,
+                      options=options.replace("CA", str(one.authority.cert)), queue="{max_events: 1000}")
     counters = feed.end()
     assert counters["delivered"] == counters["unknown"] == 0
     assert counters["dropped"] == {"auth": 3000}, feed.stderr
@@ -269,7 +219,7 @@ def test_refused(one, topic, tmp_path, listener, options, words):
 
 
 def test_not_verified(one, topic, tmp_path):
-    feed = Feed(tmp_path, one.addresses("EXPIRED"), topic, "-n", 1000, "-w", options="tls: {verify: false}")
+    feed = feed_kafka(tmp_path, one.addresses("EXPIRED"), topic, "-n", 1000, "-w", options="tls: {verify: false}")
     assert feed.end()["delivered"] == 1000, feed.stderr
 
 
@@ -280,7 +230,7 @@ def test_sasl_plain(one, topic, tmp_path, listener):
     options = sasl("PLAIN", f"password_file: {secret}")
     if listener == "SASLTLS":
         options += f", tls: {{ca_file: {one.authority.cert}}}"
-    feed = Feed(tmp_path, one.addresses(listener), topic, "-n", 1000, "-w", options=options)
+    feed = feed_kafka(tmp_path, one.addresses(listener), topic, "-n", 1000, "-w", options=options)
     assert feed.end()["delivered"] == 1000, feed.stderr
     Arrived(one, topic).check_all(feed)
 
@@ -288,8 +238,8 @@ def test_sasl_plain(one, topic, tmp_path, listener):
 def test_sighup_reads_the_password_again(one, topic, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("not this one\n")
-    feed = Feed(tmp_path, one.addresses("SASL"), topic, "-n", 10000, "-r", 2000,
-                options=sasl("PLAIN", f"password_file: {secret}"))
+    feed = feed_kafka(tmp_path, one.addresses("SASL"), topic, "-n", 10000, "-r", 2000,
+                      options=sasl("PLAIN", f"password_file: {secret}"))
     feed.wait(lambda c: c["received"] > 3000 and "SASL authentication error" in feed.stderr, "a refusal")
     secret.write_text("alice-secret\n")
     feed.process.send_signal(signal.SIGHUP)
@@ -332,8 +282,8 @@ def test_sasl_scram(one, topic, tmp_path, mechanism):
 
 def test_forbidden_topic(one, topic, tmp_path):
     one.deny("alice", topic)
-    feed = Feed(tmp_path, one.addresses("SASL"), topic, "-n", 2000, "-r", 1000, "-d", 1, options=sasl("PLAIN"),
-                queue="{max_events: 500}")
+    feed = feed_kafka(tmp_path, one.addresses("SASL"), topic, "-n", 2000, "-r", 1000, "-d", 1, options=sasl("PLAIN"),
+                      queue="{max_events: 500}")
     counters = feed.end()
     assert counters["dropped"] == {"auth": 2000}, (counters, feed.stderr)
     assert "right to write to the topic" in feed.stderr
@@ -344,8 +294,10 @@ def test_forbidden_topic(one, topic, tmp_path):
 
 def test_topic_that_is_not_there(one, tmp_path):
     """Lines wait, what does not fit is lost as rejected, and once the topic is there they arrive."""
-    feed = Feed(tmp_path, one.addresses(), "made.later", "-n", 12000, "-r", 1000, "-d", 20, queue="{max_events: 1000}",
-                options="librdkafka: {topic.metadata.propagation.max.ms: 500, max.in.flight.requests.per.connection: 1}")
+    feed = feed_kafka(tmp_path, one.addresses(), "made.later", "-n", 12000, "-r", 1000, "-d", 20,
+                      queue="{max_events: 1000}",
+                      options="librdkafka: {topic.metadata.propagation.max.ms: 500, "
+                              "max.in.flight.requests.per.connection: 1}")
     feed.wait(lambda c: c["dropped"].get("rejected", 0) > 500, "rejected lines")
     one.create_topic("made.later", 4)
     feed.wait(lambda c: c["delivered"] > 500, "delivered lines")
@@ -359,8 +311,8 @@ def test_topic_that_is_not_there(one, tmp_path):
 
 
 def test_too_large_for_us(one, topic, tmp_path):
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 2000, "-w", "-s", 6000,
-                options="librdkafka: {message.max.bytes: 3000}")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 2000, "-w", "-s", 6000,
+                      options="librdkafka: {message.max.bytes: 3000}")
     counters = feed.end()
     assert counters["dropped"] == {"too_large": 200} and counters["delivered"] == 1800
     arrived = Arrived(one, topic)
@@ -371,7 +323,8 @@ def test_too_large_for_us(one, topic, tmp_path):
 def test_batches_too_large_for_the_topic(one, tmp_path):
     """A broker refuses a whole batch; none of its lines is lost or out of order for that."""
     one.create_topic("narrow", 4, max_message_bytes=20000)
-    feed = Feed(tmp_path, one.addresses(), "narrow", "-n", 50000, "-w", options="compression: none", queue="{max_events: 20000}")
+    feed = feed_kafka(tmp_path, one.addresses(), "narrow", "-n", 50000, "-w", options="compression: none",
+                      queue="{max_events: 20000}")
     counters = feed.end()
     assert counters["delivered"] == 50000, (counters, feed.stderr)
     Arrived(one, "narrow").check_all(feed)
@@ -380,8 +333,8 @@ def test_batches_too_large_for_the_topic(one, tmp_path):
 def test_lines_too_large_for_the_topic(one, tmp_path):
     """Exactly the lines are lost that are too large by themselves."""
     one.create_topic("poisoned", 4, max_message_bytes=3000)
-    feed = Feed(tmp_path, one.addresses(), "poisoned", "-n", 3000, "-w", "-s", 6000, "-d", 60,
-                options="compression: none")
+    feed = feed_kafka(tmp_path, one.addresses(), "poisoned", "-n", 3000, "-w", "-s", 6000, "-d", 60,
+                      options="compression: none")
     counters = feed.end()
     assert counters["dropped"] == {"too_large": 300} and counters["delivered"] == 2700, (counters, feed.stderr)
     arrived = Arrived(one, "poisoned")
@@ -395,7 +348,7 @@ def test_lines_too_large_for_the_topic(one, tmp_path):
 
 @pytest.mark.parametrize("address,words", [("nosuch.invalid:9092", "resolve"), ("127.0.0.1:1", "Connection refused")])
 def test_unreachable(tmp_path, address, words):
-    feed = Feed(tmp_path, [address], "t", "-n", 3000, "-r", 3000, "-d", 1, queue="{max_events: 1000}")
+    feed = feed_kafka(tmp_path, [address], "t", "-n", 3000, "-r", 3000, "-d", 1, queue="{max_events: 1000}")
     begin = time.monotonic()
     counters = feed.end()
     assert time.monotonic() - begin < 4, "the drain deadline is not kept"
@@ -405,7 +358,8 @@ def test_unreachable(tmp_path, address, words):
 
 def test_delivery_timeout(one, tmp_path):
     """Lines that nobody took in time are lost for what stood in the way, while the sink goes on."""
-    feed = Feed(tmp_path, ["127.0.0.1:1"], "t", "-n", 100000, "-r", 200, "-d", 0, options="delivery_timeout: 500ms")
+    feed = feed_kafka(tmp_path, ["127.0.0.1:1"], "t", "-n", 100000, "-r", 200, "-d", 0,
+                      options="delivery_timeout: 500ms")
     feed.wait(lambda c: c["dropped"].get("unreachable", 0) > 100, "timed-out lines")
     assert feed.counters()["in_flight"] < 400
     feed.end(signal.SIGTERM)
@@ -414,7 +368,7 @@ def test_delivery_timeout(one, tmp_path):
 def test_broker_down_at_start(one, topic, tmp_path):
     one.brokers[0].stop()
     try:
-        feed = Feed(tmp_path, one.addresses(), topic, "-n", 20000, "-r", 4000)
+        feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 20000, "-r", 4000)
         feed.wait(lambda c: c["received"] > 8000 and not c["delivered"], "lines that wait")
     finally:
         one.brokers[0].start()
@@ -434,7 +388,7 @@ def kill_for(broker, feed, seconds):
 
 def test_broker_killed_for_ten_seconds(one, topic, tmp_path):
     """With queues that hold the outage nothing is lost, doubled or out of order."""
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 54000, "-r", 3000, "-d", 60, queue="{max_events: 60000}")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 54000, "-r", 3000, "-d", 60, queue="{max_events: 60000}")
     kill_for(one.brokers[0], feed, 10)
     counters = feed.end()
     assert counters["delivered"] == 54000 and not counters["dropped"] and not counters["unknown"], counters
@@ -443,7 +397,7 @@ def test_broker_killed_for_ten_seconds(one, topic, tmp_path):
 
 def test_broker_killed_with_small_queues(one, topic, tmp_path):
     """What does not fit is lost, and each line of it is accounted for."""
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 54000, "-r", 3000, "-d", 60, queue="{max_events: 2000}")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 54000, "-r", 3000, "-d", 60, queue="{max_events: 2000}")
     kill_for(one.brokers[0], feed, 10)
     counters = feed.end()
     assert set(counters["dropped"]) <= {"unreachable", "queue_full"}, counters
@@ -455,7 +409,8 @@ def test_broker_killed_with_small_queues(one, topic, tmp_path):
 
 def test_stopped_while_the_broker_is_down(one, topic, tmp_path):
     """SIGTERM under load with nobody there: the deadline is kept, each line has a fate."""
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 10000000, "-r", 20000, "-d", 1, queue="{max_events: 5000}")
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 10000000, "-r", 20000, "-d", 1,
+                      queue="{max_events: 5000}")
     feed.wait(lambda c: c["delivered"] > 3000, "the first lines")
     one.brokers[0].kill()
     try:
@@ -472,7 +427,7 @@ def test_stopped_while_the_broker_is_down(one, topic, tmp_path):
 
 def test_broker_that_hangs(one, topic, tmp_path):
     """A stopped process answers nothing and closes nothing; once it goes on all arrives, once."""
-    feed = Feed(tmp_path, one.addresses(), topic, "-n", 30000, "-r", 3000, "-d", 60)
+    feed = feed_kafka(tmp_path, one.addresses(), topic, "-n", 30000, "-r", 3000, "-d", 60)
     feed.wait(lambda c: c["delivered"] > 3000, "the first lines")
     one.brokers[0].pause()
     time.sleep(4)
@@ -488,7 +443,7 @@ def test_one_of_three_killed(tmp_path):
     """Replication 3, two must have each line: one broker killed and restarted under load loses nothing."""
     with group(tmp_path / "three", brokers=3, properties={"min.insync.replicas": 2}) as three:
         three.create_topic("safe", 6, 3)
-        feed = Feed(tmp_path, three.addresses(), "safe", "-n", 10000000, "-r", 4000, "-d", 60)
+        feed = feed_kafka(tmp_path, three.addresses(), "safe", "-n", 10000000, "-r", 4000, "-d", 60)
         feed.wait(lambda c: c["delivered"] > 4000, "the first lines")
         victim = three.brokers[0]
         victim.kill()

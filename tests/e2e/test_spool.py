@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import random
-import select
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ import time
 
 import pytest
 import tap
+from feeding import Feed
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from receivers import daemon, kafka  # noqa: E402
@@ -57,57 +57,10 @@ def firsts(seqs):
     return list(dict.fromkeys(seqs))
 
 
-class Feed:
-    """tests/programs/feed.c with one sink `it` with a spool."""
-
-    def __init__(self, place, sink, *arguments, max_bytes="1GiB", queue="", spool="spool"):
-        self.spool = place / spool
-        config = place / f"feed-{time.monotonic_ns()}.yaml"
-        config.write_text(f"version: 1\nhost: gpu07\nsinks:\n  it: {{{sink}, spool: {{path: {self.spool}, max_bytes: "
-                          f"{max_bytes}}}{queue and ', queue: '}{queue}}}\n")
-        self.err_path = config.with_suffix(".err")
-        with open(self.err_path, "wb") as err:
-            self.process = subprocess.Popen([tap.program("feed"), "-c", str(config), *map(str, arguments)],
-                                            stdout=subprocess.PIPE, stderr=err, text=True)
-        self.listens = False
-
-    @property
-    def stderr(self):
-        return self.err_path.read_text()
-
-    @staticmethod
-    def _read(line):
-        counters = json.loads(line)["sinks"]["it"]
-        assert counters["holds"], counters
-        return counters
-
-    def counters(self):
-        if not self.listens:
-            # before it listens the signal would end it
-            daemon.wait_until(lambda: daemon.has_signalfd(self.process.pid), "the feed to listen")
-            self.listens = True
-        self.process.send_signal(signal.SIGUSR1)
-        ready, _, _ = select.select([self.process.stdout], [], [], 10)
-        assert ready, self.stderr
-        line = self.process.stdout.readline()
-        assert line, f"the feed has ended: {self.process.wait(10)}; {self.stderr}"
-        return self._read(line)
-
-    def wait(self, condition, what, timeout=30):
-        daemon.wait_until(lambda: condition(self.counters()), what, timeout, lambda: self.stderr)
-
-    def kill(self):
-        self.process.kill()
-        self.process.communicate()
-
-    def end(self, number=None, timeout=60):
-        if number:
-            self.process.send_signal(number)
-        out, _ = self.process.communicate(timeout=timeout)
-        assert self.process.returncode == 0, self.stderr
-        counters = self._read(out.splitlines()[-1])
-        assert counters["queued"] == counters["in_flight"] == 0
-        return counters
+def feed_spool(place, sink, *arguments, max_bytes="1GiB", queue="", spool="spool"):
+    """A feed with one sink `it` with a spool."""
+    return Feed(place, "it", f"it: {{{sink}, spool: {{path: {place / spool}, max_bytes: {max_bytes}}}"
+                f"{queue and ', queue: '}{queue}}}", arguments)
 
 
 # ---- syslog ----
@@ -120,7 +73,7 @@ def test_outage(place):
     """The daemon goes away for a while: nothing is lost, though the queue would hold little of it."""
     receiver = Receiver(place / "log")
     receiver.start()
-    feed = Feed(place, syslog(receiver), "-n", 100000, "-r", 40000, "-w", queue="{max_events: 4096}")
+    feed = feed_spool(place, syslog(receiver), "-n", 100000, "-r", 40000, "-w", queue="{max_events: 4096}")
     feed.wait(lambda c: c["delivered"] > 5000, "the first lines")
     receiver.stop()
     feed.wait(lambda c: c["spooled"] > 20000, "a backlog")
@@ -135,9 +88,9 @@ def test_outage(place):
 def test_restart_in_outage(place):
     """cudatap ends while the daemon is away, and says what it left; the next one delivers that first."""
     receiver = Receiver(place / "log")
-    left = Feed(place, syslog(receiver), "-n", 20000, "-w", "-d", 1).end()
+    left = feed_spool(place, syslog(receiver), "-n", 20000, "-w", "-d", 1).end()
     assert left["spooled"] == left["received"] == 20000
-    feed = Feed(place, syslog(receiver), "-n", 1000, "-f", 20001, "-w", "-r", 1000)
+    feed = feed_spool(place, syslog(receiver), "-n", 1000, "-f", 20001, "-w", "-r", 1000)
     feed.wait(lambda c: c["received"] > 100, "new lines")
     receiver.start()
     counters = feed.end()
@@ -157,7 +110,7 @@ def test_kill_9(place):
         if chance.random() < 0.5:
             receiver.stop() if up else receiver.start()
             up = not up
-        feed = Feed(place, syslog(receiver), "-n", 10**6, "-f", first, "-w", "-r", 100000)
+        feed = feed_spool(place, syslog(receiver), "-n", 10**6, "-f", first, "-w", "-r", 100000)
         feed.wait(lambda c: c["received"] > 100, "lines")
         time.sleep(chance.random() * 0.3)
         counters = feed.counters()
@@ -167,7 +120,7 @@ def test_kill_9(place):
         first = first + accepted
     if not up:
         receiver.start()
-    counters = Feed(place, syslog(receiver), "-n", 1, "-f", first).end()
+    counters = feed_spool(place, syslog(receiver), "-n", 1, "-f", first).end()
     receiver.stop()
     assert counters["spooled"] == 0 and sum(counters["dropped"].values()) <= 12  # records cut off by a death
     assert set(receiver.seqs) >= set(range(1, first + 1))
@@ -177,13 +130,13 @@ def test_kill_9(place):
 def test_full_spool(place):
     """The oldest lines go, counted, and the receiver learns which."""
     receiver = Receiver(place / "log")
-    feed = Feed(place, syslog(receiver), "-n", 50000, "-w", "-d", 1, max_bytes="2MiB")
+    feed = feed_spool(place, syslog(receiver), "-n", 50000, "-w", "-d", 1, max_bytes="2MiB")
     counters = feed.end()
     lost = counters["dropped"]["spool_full"]
     assert counters["dropped"] == {"spool_full": lost} and counters["spooled"] == 50000 - lost > 1000
-    assert sum(f.stat().st_size for f in feed.spool.glob("*.seg")) <= 2 << 20
+    assert sum(f.stat().st_size for f in (place / "spool").glob("*.seg")) <= 2 << 20
     receiver.start()
-    again = Feed(place, syslog(receiver), "-n", 0, max_bytes="2MiB").end()
+    again = feed_spool(place, syslog(receiver), "-n", 0, max_bytes="2MiB").end()
     receiver.stop()
     assert again["delivered"] == again["recovered"] == counters["spooled"]
     assert receiver.seqs[-1] == 50000 and receiver.seqs == sorted(receiver.seqs)
@@ -192,7 +145,7 @@ def test_full_spool(place):
 
 def test_loss_is_told(place):
     receiver = Receiver(place / "log")
-    feed = Feed(place, syslog(receiver), "-n", 50000, "-w", "-d", 5, "-r", 30000, max_bytes="2MiB")
+    feed = feed_spool(place, syslog(receiver), "-n", 50000, "-w", "-d", 5, "-r", 30000, max_bytes="2MiB")
     feed.wait(lambda c: c["dropped"].get("spool_full", 0), "a loss")
     receiver.start()
     counters = feed.end()
@@ -212,7 +165,8 @@ def test_full_disk(place):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=True)
     receiver = Receiver(place / "log")
     try:
-        feed = Feed(place, syslog(receiver), "-n", 60000, "-r", 20000, spool="disk/spool", queue="{max_events: 2000}")
+        feed = feed_spool(place, syslog(receiver), "-n", 60000, "-r", 20000, spool="disk/spool",
+                          queue="{max_events: 2000}")
         feed.wait(lambda c: c["dropped"].get("disk_full", 0), "the disk to be full")
         receiver.start()
         feed.wait(lambda c: not c["spooled"] and c["queued"] < 500, "the backlog to go")
@@ -232,19 +186,19 @@ def test_full_disk(place):
 
 def test_one_spool_one_cudatap(place):
     receiver = Receiver(place / "log")
-    feed = Feed(place, syslog(receiver), "-n", 10**6, "-r", 1000)
+    feed = feed_spool(place, syslog(receiver), "-n", 10**6, "-r", 1000)
     feed.wait(lambda c: c["received"] > 10, "lines")
-    other = Feed(place, syslog(receiver), "-n", 10)
+    other = feed_spool(place, syslog(receiver), "-n", 10)
     assert other.process.wait(10) == 1
-    assert (f"sink it: spool {feed.spool} is in use, by process {feed.process.pid}: give each sink and each cudatap "
-            "its own" in other.stderr)
+    assert (f"sink it: spool {place / 'spool'} is in use, by process {feed.process.pid}: give each sink and each "
+            "cudatap its own" in other.stderr)
     feed.kill()
 
 
 def test_damage(place):
     """A byte in each segment: one line each is missing and counted, all others arrive."""
     receiver = Receiver(place / "log")
-    left = Feed(place, syslog(receiver), "-n", 20000, "-w", "-d", 1, max_bytes="16MiB").end()
+    left = feed_spool(place, syslog(receiver), "-n", 20000, "-w", "-d", 1, max_bytes="16MiB").end()
     segments = sorted((place / "spool").glob("*.seg"))
     assert left["spooled"] == 20000 and len(segments) > 3
     for segment in segments:
@@ -252,7 +206,7 @@ def test_damage(place):
         data[len(data) // 2] ^= 4
         segment.write_bytes(data)
     receiver.start()
-    feed = Feed(place, syslog(receiver), "-n", 0, max_bytes="16MiB")
+    feed = feed_spool(place, syslog(receiver), "-n", 0, max_bytes="16MiB")
     counters = feed.end()
     receiver.stop()
     assert counters["recovered"] == 20000
@@ -318,14 +272,14 @@ def test_cudatap_killed(place):
 def test_kafka_kill_in_outage(place, broker):
     """The broker dies; cudatap is killed, then started anew; the broker comes back. All is there, in order."""
     topic = broker.create_topic("outage")
-    feed = Feed(place, to_kafka(broker, topic), "-n", 10**7, "-w", "-r", 30000)
+    feed = feed_spool(place, to_kafka(broker, topic), "-n", 10**7, "-w", "-r", 30000)
     feed.wait(lambda c: c["delivered"] > 20000, "the first lines")
     broker.brokers[0].kill()
     feed.wait(lambda c: c["spooled"] > 50000, "a backlog")
     counters = feed.counters()
     feed.kill()
     accepted = counters["received"] - counters["queued"]
-    again = Feed(place, to_kafka(broker, topic), "-n", 30000, "-f", accepted + 1, "-w", "-r", 10000, "-d", 60)
+    again = feed_spool(place, to_kafka(broker, topic), "-n", 30000, "-f", accepted + 1, "-w", "-r", 10000, "-d", 60)
     again.wait(lambda c: c["received"] > 1000, "new lines")
     broker.brokers[0].start()
     counters = again.end()
@@ -341,7 +295,7 @@ def test_kafka_kill_in_outage(place, broker):
 def test_kafka_timeouts(place, broker):
     """In an outage that is longer than delivery_timeout no line is lost, and all arrive in order."""
     topic = broker.create_topic("timeouts")
-    feed = Feed(place, to_kafka(broker, topic, "delivery_timeout: 1s"), "-n", 60000, "-w", "-r", 10000, "-d", 60)
+    feed = feed_spool(place, to_kafka(broker, topic, "delivery_timeout: 1s"), "-n", 60000, "-w", "-r", 10000, "-d", 60)
     feed.wait(lambda c: c["delivered"] > 5000, "the first lines")
     broker.brokers[0].kill()
     time.sleep(4)
@@ -355,7 +309,7 @@ def test_kafka_timeouts(place, broker):
 def test_kafka_small_batches(place, broker):
     """The topic takes small batches only: what is refused goes again, in order."""
     topic = broker.create_topic("small", max_message_bytes=20000)
-    feed = Feed(place, to_kafka(broker, topic), "-n", 20000, "-w", "-d", 60)
+    feed = feed_spool(place, to_kafka(broker, topic), "-n", 20000, "-w", "-d", 60)
     counters = feed.end(timeout=90)
     assert counters["received"] == counters["delivered"] == 20000, (counters, feed.stderr)
     assert firsts(calls_of(broker, topic)) == list(range(1, 20001))
@@ -363,7 +317,7 @@ def test_kafka_small_batches(place, broker):
 
 def test_kafka_topic_comes_later(place, broker):
     """A topic that is not there yet: lines wait for it."""
-    feed = Feed(place, to_kafka(broker, "later", "librdkafka: {topic.metadata.refresh.interval.ms: 500, "
+    feed = feed_spool(place, to_kafka(broker, "later", "librdkafka: {topic.metadata.refresh.interval.ms: 500, "
                                   "max.in.flight.requests.per.connection: 1}"), "-n", 20000,
                 "-w", "-r", 5000, "-d", 60)
     feed.wait(lambda c: c["received"] > 10000, "lines")
@@ -380,11 +334,11 @@ def test_kafka_in_flight_at_the_end(place, broker):
     topic = broker.create_topic("ends")
     broker.brokers[0].process.send_signal(signal.SIGSTOP)
     try:
-        feed = Feed(place, to_kafka(broker, topic), "-n", 20000, "-w", "-d", 1)
+        feed = feed_spool(place, to_kafka(broker, topic), "-n", 20000, "-w", "-d", 1)
         left = feed.end()
     finally:
         broker.brokers[0].process.send_signal(signal.SIGCONT)
     assert left["spooled"] == left["received"] == 20000 and not left["dropped"] and not left["unknown"], left
-    counters = Feed(place, to_kafka(broker, topic), "-n", 10, "-f", 20001, "-d", 60).end()
+    counters = feed_spool(place, to_kafka(broker, topic), "-n", 10, "-f", 20001, "-d", 60).end()
     assert counters["recovered"] == 20000 and counters["delivered"] == 20010
     assert firsts(calls_of(broker, topic)) == list(range(1, 20011))

@@ -5,7 +5,6 @@ import collections
 import json
 import pathlib
 import re
-import select
 import signal
 import socket
 import struct
@@ -15,6 +14,7 @@ import time
 
 import pytest
 import tap
+from feeding import Feed
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from receivers import certs, daemon, journald, rsyslog, syslog_ng  # noqa: E402
@@ -50,51 +50,16 @@ def target_of(daemon_, way):
             "lines": f"tcp://127.0.0.1:{getattr(daemon_, 'lines', 0)}"}[way]
 
 
-class Feed:
-    """tests/programs/feed.c with a sink `syslog` and a file that tells what it was given."""
+def feed_syslog(place, target, *arguments, options="", queue="", host="gpu07"):
+    """A feed with a sink `syslog` and a file that tells what it was given."""
+    return Feed(place, "syslog", "file: {type: file, path: SENT}, "
+                f"syslog: {{type: syslog, target: \"{target}\"{options and ', '}{options}"
+                f"{queue and ', queue: '}{queue}}}", arguments, host)
 
-    def __init__(self, place, target, *arguments, options="", queue="", host="gpu07"):
-        self.sent_path = place / f"sent-{time.monotonic_ns()}.jsonl"
-        config = place / f"feed-{time.monotonic_ns()}.yaml"
-        config.write_text(f"version: 1\nhost: {host}\nsinks:\n  file: {{type: file, path: {self.sent_path}}}\n"
-                          f"  syslog: {{type: syslog, target: \"{target}\"{options and ', '}{options}"
-                          f"{queue and ', queue: '}{queue}}}\n")
-        self.err_path = config.with_suffix(".err")
-        with open(self.err_path, "wb") as err:
-            self.process = subprocess.Popen([tap.program("feed"), "-c", str(config), *map(str, arguments)],
-                                            stdout=subprocess.PIPE, stderr=err, text=True)
 
-    def counters(self):
-        """What became of the lines so far."""
-        self.process.send_signal(signal.SIGUSR1)
-        ready, _, _ = select.select([self.process.stdout], [], [], 10)
-        assert ready, self.stderr
-        return self._read(self.process.stdout.readline())
-
-    def _read(self, line):
-        sinks = json.loads(line)["sinks"]
-        for sink in sinks.values():
-            assert sink["holds"]
-        return sinks["syslog"]
-
-    def end(self, number=None, timeout=60):
-        if number:
-            self.process.send_signal(number)
-        out, _ = self.process.communicate(timeout=timeout)
-        assert self.process.returncode == 0, self.stderr
-        counters = self._read(out.splitlines()[-1])
-        assert counters["queued"] == counters["in_flight"] == 0
-        assert counters["received"] == counters["delivered"] + sum(counters["dropped"].values())
-        return counters
-
-    @property
-    def stderr(self):
-        return self.err_path.read_text()
-
-    def sent(self):
-        """The events by seq."""
-        events = [json.loads(line) for line in self.sent_path.read_text().splitlines()]
-        return {event["seq"]: event for event in events if "seq" in event}
+def sent_events(feed):
+    """By seq."""
+    return {seq: json.loads(line) for seq, line in feed.sent().items()}
 
 
 def seqs(messages):
@@ -134,13 +99,13 @@ def test_arrives(place, authority, kind, way):
     options = {"tls": f"ca_file: {authority.cert}", "lines": "framing: newline"}.get(way, "")
     n = UDP_SAFE if way == "udp" else 5000
     with receiver(kind, place / "d", (way,), tls=tls) as d:
-        feed = Feed(place, target_of(d, way), "-n", n, "-w", "-s", 1500, options=options)
+        feed = feed_syslog(place, target_of(d, way), "-n", n, "-w", "-s", 1500, options=options)
         counters = feed.end()
         assert counters["delivered"] == n and not counters["dropped"], (counters, feed.stderr)
         wait_count(d, n)
         time.sleep(0.1)
     assert feed.stderr == ""
-    messages, sent = d.messages(), feed.sent()
+    messages, sent = d.messages(), sent_events(feed)
     assert seqs(messages) == collections.Counter(range(1, n + 1))
     local = way in ("unix", "stream")
     for m in messages:
@@ -166,7 +131,7 @@ def test_arrives(place, authority, kind, way):
 def test_gnutls(place, authority):
     """rsyslog's older TLS driver."""
     with receiver("rsyslog", place / "d", ("tls",), tls=authority.issue("server"), driver="gtls") as d:
-        feed = Feed(place, target_of(d, "tls"), "-n", 3000, "-w", options=f"ca_file: {authority.cert}")
+        feed = feed_syslog(place, target_of(d, "tls"), "-n", 3000, "-w", options=f"ca_file: {authority.cert}")
         counters = feed.end()
         assert counters["delivered"] == 3000, feed.stderr
         wait_count(d, 3000)
@@ -180,11 +145,11 @@ def test_journald(place):
     except daemon.Unavailable as why:
         pytest.skip(str(why))
     with d:
-        feed = Feed(place, f"unix://{d.unix}", "-n", 1000, "-w", "-s", 6000)
+        feed = feed_syslog(place, f"unix://{d.unix}", "-n", 1000, "-w", "-s", 6000)
         assert feed.end()["delivered"] == 1000
         daemon.wait_until(lambda: d.count() >= 1000, "1000 entries")
         entries = d.entries()
-    sent = feed.sent()
+    sent = sent_events(feed)
     assert len(entries) == 1000
     for entry in entries:
         event = json.loads(entry["MESSAGE"])
@@ -199,7 +164,7 @@ def test_cookie(place, kind):
     marker = {"cookie": "@cee:"} if kind == "rsyslog" else {"marker": "@cee:"}
     with receiver(kind, place / "d", ("unix", "tcp"), **marker) as d:
         for first, way in ((1, "unix"), (101, "tcp")):
-            feed = Feed(place, target_of(d, way), "-n", 100, "-f", first, options="cookie: true")
+            feed = feed_syslog(place, target_of(d, way), "-n", 100, "-f", first, options="cookie: true")
             assert feed.end()["delivered"] == 100
         wait_count(d, 200)
     assert seqs(d.messages()) == collections.Counter(range(1, 201))
@@ -210,7 +175,7 @@ def test_cookie(place, kind):
 def test_local_form_on_the_network(place):
     """`protocol: local` names the host there, as RFC 3164 wants it."""
     with receiver("rsyslog", place / "d", ("tcp",)) as d:
-        feed = Feed(place, target_of(d, "tcp"), "-n", 50, options="protocol: local, app: tap, facility: local4")
+        feed = feed_syslog(place, target_of(d, "tcp"), "-n", 50, options="protocol: local, app: tap, facility: local4")
         assert feed.end()["delivered"] == 50
         wait_count(d, 50)
     for m in d.messages():
@@ -274,13 +239,13 @@ def test_too_long(place, way):
     """The longest message that rsyslog takes by default is the longest that is sent; above, args and out go."""
     n = UDP_SAFE if way == "udp" else 200
     with receiver("rsyslog", place / "d", (way,)) as d:
-        feed = Feed(place, target_of(d, way), "-n", n, "-s", 12000)
+        feed = feed_syslog(place, target_of(d, way), "-n", n, "-s", 12000)
         counters = feed.end()
         assert counters["delivered"] == n and not counters["dropped"]
         wait_count(d, n)
-    cut = 0
+    cut, sent = 0, sent_events(feed)
     for m in d.messages():
-        event, want = m["event"], feed.sent()[m["event"]["seq"]]
+        event, want = m["event"], sent[m["event"]["seq"]]
         if "truncated" in event:
             cut += 1
             want = {key: value for key, value in want.items() if key not in ("args", "out")} | {"truncated": True}
@@ -292,7 +257,7 @@ def test_too_long(place, way):
 def test_too_long_without_args(place):
     """What has nothing more to lose is lost, counted, and told."""
     with receiver("rsyslog", place / "d", ("tcp",)) as d:
-        feed = Feed(place, target_of(d, "tcp"), "-n", 600, options="max_message: 480", host="gpu07." + 42 * "x")
+        feed = feed_syslog(place, target_of(d, "tcp"), "-n", 600, options="max_message: 480", host="gpu07." + 42 * "x")
         counters = feed.end()
         wait_count(d, counters["delivered"] + counters["loss_events"])
     lost = counters["dropped"]["too_large"]
@@ -310,8 +275,8 @@ def test_down_at_start(place, authority, kind, way):
     tls = authority.issue("server") if way == "tls" else None
     n = UDP_SAFE if way == "udp" else 2000
     d = receiver(kind, place / "d", (way,), tls=tls)
-    feed = Feed(place, target_of(d, way), "-n", n, "-r", n, "-d", 20,
-                options=f"ca_file: {authority.cert}" if tls else "")
+    feed = feed_syslog(place, target_of(d, way), "-n", n, "-r", n, "-d", 20,
+                       options=f"ca_file: {authority.cert}" if tls else "")
     try:
         time.sleep(0.7)
         assert feed.counters()["delivered"] == 0
@@ -333,7 +298,7 @@ def test_restarted(place, kind, way):
     """A restart under load: what the counters call delivered is at most what a dying receiver had not read yet more
     than what arrived, nothing arrives twice, and the loss events tell what was dropped."""
     d = receiver(kind, place / "d", (way,))
-    feed = Feed(place, target_of(d, way), "-n", 1000000, "-r", 5000, "-d", 20)
+    feed = feed_syslog(place, target_of(d, way), "-n", 1000000, "-r", 5000, "-d", 20)
     try:
         with d:
             wait_count(d, 3000)
@@ -360,7 +325,7 @@ def test_restarted(place, kind, way):
 def test_down_for_long(place, way):
     """The queue is full before the receiver comes back: the loss is exact, and told in the sink's own stream."""
     d = receiver("rsyslog", place / "d", (way,))
-    feed = Feed(place, target_of(d, way), "-n", 6000, "-r", 6000, "-d", 20, queue="{max_events: 1000}")
+    feed = feed_syslog(place, target_of(d, way), "-n", 6000, "-r", 6000, "-d", 20, queue="{max_events: 1000}")
     try:
         time.sleep(1.5)
         with d:
@@ -384,8 +349,8 @@ def test_slow(place, authority, kind, way):
     there when it goes on."""
     tls = authority.issue("server") if way == "tls" else None
     with receiver(kind, place / "d", (way,), tls=tls) as d:
-        feed = Feed(place, target_of(d, way), "-n", 60000, "-r", 30000, "-s", 1000, "-d", 20,
-                    queue="{max_events: 500}", options=f"ca_file: {authority.cert}" if tls else "")
+        feed = feed_syslog(place, target_of(d, way), "-n", 60000, "-r", 30000, "-s", 1000, "-d", 20,
+                           queue="{max_events: 500}", options=f"ca_file: {authority.cert}" if tls else "")
         try:
             wait_count(d, 1000)
             d.pause()
@@ -408,8 +373,8 @@ def test_deadline(place, authority, way):
     """A stop does not wait for a receiver that stands still."""
     tls = authority.issue("server") if way == "tls" else None
     with receiver("rsyslog", place / "d", (way,), tls=tls) as d:
-        feed = Feed(place, target_of(d, way), "-n", 1000000, "-r", 50000, "-s", 1000, "-d", 1,
-                    queue="{max_events: 5000}", options=f"ca_file: {authority.cert}" if tls else "")
+        feed = feed_syslog(place, target_of(d, way), "-n", 1000000, "-r", 50000, "-s", 1000, "-d", 1,
+                           queue="{max_events: 5000}", options=f"ca_file: {authority.cert}" if tls else "")
         try:
             wait_count(d, 500)
             d.pause()
@@ -434,7 +399,7 @@ def test_deadline(place, authority, way):
 @pytest.mark.parametrize("scheme", ["udp", "tcp", "tls"])
 def test_unknown_name(place, scheme):
     began = time.monotonic()
-    feed = Feed(place, f"{scheme}://no-such-host.invalid", "-n", 100, "-d", 1)
+    feed = feed_syslog(place, f"{scheme}://no-such-host.invalid", "-n", 100, "-d", 1)
     counters = feed.end()
     assert time.monotonic() - began < 3
     assert counters["dropped"] == {"unreachable": 100}
@@ -443,7 +408,7 @@ def test_unknown_name(place, scheme):
 
 
 def refused(place, d, options, reason, text, host="localhost"):
-    feed = Feed(place, f"tls://{host}:{d.tls}", "-n", 100, "-d", 1, options=options)
+    feed = feed_syslog(place, f"tls://{host}:{d.tls}", "-n", 100, "-d", 1, options=options)
     counters = feed.end()
     assert counters["dropped"] == {reason: 100}, (counters, feed.stderr)
     assert text in feed.stderr, feed.stderr
@@ -454,7 +419,7 @@ def refused(place, d, options, reason, text, host="localhost"):
 def test_expired_certificate(place, authority, kind):
     with receiver(kind, place / "d", ("tls",), tls=authority.issue("old", expired=True)) as d:
         refused(place, d, f"ca_file: {authority.cert}", "auth", "certificate has expired")
-        feed = Feed(place, target_of(d, "tls"), "-n", 100, options="verify: false")
+        feed = feed_syslog(place, target_of(d, "tls"), "-n", 100, options="verify: false")
         assert feed.end()["delivered"] == 100
         wait_count(d, 100)
 
@@ -482,8 +447,8 @@ def test_client_certificate(place, authority, kind):
             refused(place, d, f"ca_file: {authority.cert}", "auth", "certificate required")
         refused(place, d, f"ca_file: {authority.cert}, cert_file: {stranger.cert}, key_file: {stranger.key}", "auth",
                 "TLS with localhost")
-        feed = Feed(place, target_of(d, "tls"), "-n", 100,
-                    options=f"ca_file: {authority.cert}, cert_file: {client.cert}, key_file: {client.key}")
+        feed = feed_syslog(place, target_of(d, "tls"), "-n", 100,
+                           options=f"ca_file: {authority.cert}, cert_file: {client.cert}, key_file: {client.key}")
         assert feed.end()["delivered"] == 100, feed.stderr
         wait_count(d, 100)
 
@@ -493,7 +458,7 @@ def test_reopen(place, authority):
     ca = place / "ca.pem"
     ca.write_bytes(certs.Authority(place / "other", "other").cert.read_bytes())
     with receiver("rsyslog", place / "d", ("tls",), tls=authority.issue("server")) as d:
-        feed = Feed(place, target_of(d, "tls"), "-n", 1000, "-r", 500, "-d", 20, options=f"ca_file: {ca}")
+        feed = feed_syslog(place, target_of(d, "tls"), "-n", 1000, "-r", 500, "-d", 20, options=f"ca_file: {ca}")
         try:
             time.sleep(0.5)
             assert feed.counters()["delivered"] == 0
@@ -513,8 +478,8 @@ def test_reopen(place, authority):
 def test_silent_peer(place, scheme):
     """One that accepts and says nothing does not hold up the end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        feed = Feed(place, f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", "-n", 40000, "-s", 2000, "-d", 1,
-                    options="verify: false" if scheme == "tls" else "")
+        feed = feed_syslog(place, f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", "-n", 40000, "-s", 2000, "-d", 1,
+                           options="verify: false" if scheme == "tls" else "")
         began = time.monotonic()
         counters = feed.end()
     assert time.monotonic() - began < 5
@@ -530,7 +495,7 @@ def test_wrong_files(place):
     (place / "empty.pem").write_text("")
     for options, text in ((f"ca_file: {place}/none.pem", "No such file"), (f"ca_file: {place}/empty.pem", "ca_file"),
                           (f"cert_file: {place}/empty.pem, key_file: {place}/empty.pem", "cert_file")):
-        feed = Feed(place, "tls://localhost", "-n", 1, options=options)
+        feed = feed_syslog(place, "tls://localhost", "-n", 1, options=options)
         assert feed.process.wait(10) == 1
         assert re.search(r"^feed: sink syslog: cannot use \w+ /", feed.stderr) and text in feed.stderr, feed.stderr
 
@@ -576,7 +541,7 @@ class Breaker:
 def test_reset(place):
     """After a reset in the middle of a frame the stream goes on with whole frames on a new connection."""
     breaker = Breaker(3)
-    feed = Feed(place, f"tcp://127.0.0.1:{breaker.port}", "-n", 5000, "-r", 2000, "-d", 20)
+    feed = feed_syslog(place, f"tcp://127.0.0.1:{breaker.port}", "-n", 5000, "-r", 2000, "-d", 20)
     connections = breaker.run()
     counters = feed.end()
     frames = [json.loads(frame[frame.index(b"{"):]) for frames in connections for frame in frames]
