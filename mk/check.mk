@@ -96,16 +96,17 @@ e2e-portable: portable programs ## the end-to-end tests on the portable executab
 
 # ---- other kernels ----
 
-# Emulated, each takes a minute to begin with; more is for those who ask for it:
+# The portable executable is the one that is carried to them. Emulated, each takes a minute to begin with; more is for
+# those who ask for it:
 # make kernels KERNELS="bookworm trixie sid" KERNEL_TESTS="tests/e2e/test_capture.py ..."
 KERNELS ?= bookworm trixie
 KERNEL_TESTS ?= tests/e2e/test_demo.py::test_each_line
 
 .PHONY: kernels
-kernels: programs ## end-to-end tests on Debian's kernels under QEMU: KERNELS="SUITE...", KERNEL_TESTS="TEST..."
+kernels: portable programs ## the portable executable on Debian's kernels under QEMU: KERNELS="SUITE...", KERNEL_TESTS="TEST..."
 	@tools/install-deps.sh kernels
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/kernels/requirements.txt
-	@BUILD=$(BUILD) tests/kernels/run.sh $(VENV)/bin/vng $(VENV)/bin/python $(BUILD)/cudatap "$(KERNELS)" $(KERNEL_TESTS)
+	@BUILD=$(BUILD) tests/kernels/run.sh $(VENV)/bin/vng $(VENV)/bin/python $(BUILD)/portable/cudatap "$(KERNELS)" $(KERNEL_TESTS)
 
 # ---- the other architecture: everything compiles ----
 
