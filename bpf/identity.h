@@ -44,8 +44,24 @@ static __always_inline bool climb_name(struct climb *c, const void *name)
 	return true;
 }
 
-/* One step each, for bpf_loop(): 1 ends it. */
-static long climb_path(u32 i, struct climb *c)
+/*
+ * The steps of a climb. A function that is called for each element of a map is
+ * verified once, a loop for each of its turns: 32 are more than Linux 5.15 and
+ * 6.1 put up with. bpf_loop() would be the plain way, and came with 5.17.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, IDENTITY_DEPTH);
+	__type(key, u32);
+	__type(value, u32);
+} steps SEC(".maps");
+
+/* A step's arguments; of them only the last is of interest. */
+#define STEP(name, type, arg) long name(void *map_, const void *key_, void *value_, type *arg)
+#define CLIMB(step, arg)      bpf_for_each_map_elem(&steps, step, arg, 0)
+
+/* 1 ends a climb. */
+static STEP(climb_path, struct climb, c)
 {
 	struct mount *mount = c->mnt - bpf_core_field_offset(struct mount, mnt), *up;
 	struct dentry *dentry = c->at, *parent;
@@ -81,7 +97,7 @@ static __always_inline struct kernfs_node *kernfs_parent(struct kernfs_node *kn)
 	return BPF_CORE_READ(kn, __parent);
 }
 
-static long climb_cgroup(u32 i, struct climb *c)
+static STEP(climb_cgroup, struct climb, c)
 {
 	struct kernfs_node *kn = c->at, *parent = kernfs_parent(kn);
 
@@ -91,18 +107,6 @@ static long climb_cgroup(u32 i, struct climb *c)
 	c->at = parent;
 	return 0;
 }
-
-/* bpf_loop() came with Linux 5.17. It is verified once; a loop for each of its turns. */
-#define CLIMB(step, c)                                                             \
-	do {                                                                       \
-		if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) { \
-			bpf_loop(IDENTITY_DEPTH, step, c, 0);                      \
-			break;                                                     \
-		}                                                                  \
-		for (u32 i_ = 0; i_ < IDENTITY_DEPTH; i_++)                        \
-			if (step(i_, c))                                           \
-				break;                                             \
-	} while (0)
 
 /* The path of the current process's executable below its root directory, as the process sees it. */
 static __always_inline bool climb_exe_begin(struct climb *c)

@@ -94,9 +94,9 @@ static __always_inline void gathered(void)
 }
 
 /* The path so far ends as a pattern does, or is one as a whole. */
-static long match_exe(u32 i, struct selecting *s)
+static STEP(match_exe, struct selecting, s)
 {
-	long end = climb_path(i, &s->c);
+	long end = climb_path(map_, key_, value_, &s->c);
 	u32 match = match_of(bpf_map_lookup_elem(&select_exes, s->g->id.text), s->shift);
 
 	if (match & REC_MATCH_NAME || (match & REC_MATCH_WHOLE && s->c.whole)) {
@@ -146,7 +146,7 @@ __noinline int match_container(struct select_key *key_of_name, u32 len)
 }
 
 /* One name of the chain, as such and with those around it. */
-static long match_cgroup(u32 i, struct selecting *s)
+static STEP(match_cgroup, struct selecting, s)
 {
 	u32 at = s->at, match;
 	const char *text;

@@ -5,8 +5,9 @@ FUZZ_SECONDS ?= 20
 PYTEST_ARGS ?=
 # What all need is built first; then the tests on probes run beside the rest.
 CHECK_LANES ?= "all headers portable programs" \
-	"e2e e2e-portable fuzz kernels" \
-	"format-check scripts receivers unit aarch64 asan cppcheck tidy"
+	"e2e e2e-portable" \
+	"receivers kernels" \
+	"format-check scripts unit aarch64 asan cppcheck tidy fuzz"
 
 .PHONY: check
 check: ## install what is missing, build, run every test and check

@@ -13,19 +13,6 @@
 /* streamer/capture/object.S */
 extern const char capture_object[], capture_object_end[];
 
-/* Functions that came later are called only where the kernel's own types name them. */
-static const enum bpf_func_id asked_for[] = {BPF_FUNC_loop};
-
-static bool old_enough(int32_t function)
-{
-	size_t i;
-
-	for (i = 0; i < sizeof(asked_for) / sizeof(asked_for[0]); i++)
-		if (function == (int32_t)asked_for[i])
-			return true;
-	return function <= BPF_FUNC_task_pt_regs;
-}
-
 static size_t check_section(Elf_Scn *section)
 {
 	Elf_Data *data = elf_getdata(section, NULL);
@@ -38,7 +25,7 @@ static size_t check_section(Elf_Scn *section)
 		if (insns[i].code != (BPF_JMP | BPF_CALL) || insns[i].src_reg)
 			continue; /* src_reg: the object's own functions */
 		calls++;
-		if (!old_enough(insns[i].imm))
+		if (insns[i].imm > BPF_FUNC_task_pt_regs)
 			fail_msg("function %d of the kernel came after Linux 5.15", insns[i].imm);
 	}
 	return calls;
