@@ -25,8 +25,8 @@ PROGRAMS = BUILD / "e2e"
 CACHE = pathlib.Path(os.environ.get("CUDATAP_CACHE", pathlib.Path.home() / ".cache/cudatap"))
 PROBES = ("session", "multi", "classic")
 GPUS = len(os.listdir("/proc/driver/nvidia/gpus")) if os.path.exists("/proc/driver/nvidia/gpus") else 0
-SLOW = int(os.environ.get("CUDATAP_SLOW", 1))  # on an emulated machine
-TIMEOUT = 30 * SLOW
+SLOWER = int(os.environ.get("CUDATAP_SLOW", 1))  # on an emulated machine
+TIMEOUT = 30 * SLOWER
 
 # Runs a program as another user, who may follow a path through directories that are closed to him, such as root's home.
 AS_NOBODY = ["setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=+dac_read_search",

@@ -99,7 +99,7 @@ def test_other_formats(tmp_path, top, form):
 def test_cmdline(tmp_path):
     """Only when it is asked for; secrets may stand in it."""
     config = few(tmp_path, "fields: {process: [cmdline]}\n")
-    script = f"{tap.program('scenes')} loop & sleep {0.7 * tap.SLOW}; kill -KILL $!; wait"
+    script = f"{tap.program('scenes')} loop & sleep {0.7 * tap.SLOWER}; kill -KILL $!; wait"
     run = tap.trace(tmp_path, "sh", "-c", script, options=config, env={"FAKE_CUDA_NESTED": "0"})
     assert run.calls[-1]["cmdline"] == f"{tap.program('scenes')} loop"
     assert "exe" not in run.calls[-1] and "uid" not in run.calls[-1]
