@@ -7,8 +7,9 @@
 set -eu
 
 # Set, package. Of several with | between them one is enough, the first that is to be had; none is needed where the
-# last is empty. @ is the major version of clang.
+# last is empty. @ is the major version of clang. g++ brings gcc's own libstdc++, whose demangler is linked.
 table='
+build	g++
 build	gcc
 build	libc6-dev
 build	make
@@ -32,7 +33,6 @@ test	clang-tidy-14|
 test	cppcheck
 test	e2fsprogs
 test	file
-test	g++
 test	gcc-aarch64-linux-gnu
 test	gdb
 test	libc6-dev-arm64-cross
