@@ -21,9 +21,6 @@
 
 #include "internal.h"
 
-#define OTHER_FILES \
-	256 /* descriptors that are no probes: maps, sinks, held processes, libraries being read */
-
 /* BPF_LINK_CREATE's attributes for uprobe_multi; the headers of older distributions lack them. */
 struct link_create_attr {
 	uint32_t prog_fd, target_fd, attach_type, flags;
@@ -200,7 +197,8 @@ static void attach_side(struct job *job, int side, size_t first, size_t n)
 		refuse(job, first, fd);
 		return;
 	}
-	if (fd == -EPERM || fd == -EACCES || fd == -ESRCH) { /* no smaller set will do better */
+	if (fd == -EPERM || fd == -EACCES || fd == -ESRCH || fd == -EMFILE || fd == -ENFILE) {
+		/* no smaller set will do better */
 		refuse(job, first, fd);
 		job->result->failed += n - 1;
 		memset(job->refused + first, 1, n);
@@ -280,7 +278,7 @@ void capture_need_files(const struct capture *capture, size_t more)
 	struct rlimit limit;
 	size_t i;
 
-	more += OTHER_FILES;
+	more += CAPTURE_OTHER_FILES;
 	for (i = 0; i < capture->nsets; i++)
 		more += capture->sets[i].nfds + 1; /* and the file's own */
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= more)

@@ -39,6 +39,7 @@ struct capture {
 	size_t shared_size;
 	int prog_fd[2][NSIDES]; /* [sleepable] */
 	int pids_fd, counters_fd, ring_fd, names_fd;
+	int ncpus; /* of the counters; to ask takes a descriptor, and later there may be none */
 	int epoll_fd, wake_fd;
 	struct bpf_link *tracepoints[4];
 	struct bpf_link *look; /* the program that walks over all threads */
@@ -66,6 +67,9 @@ extern const uint32_t capture_attach_types[CAPTURE_NMETHODS];
  * EOPNOTSUPP.
  */
 int capture_try_method(enum capture_method method);
+
+/* Descriptors that are no probes: programs, maps, sinks, held processes, libraries being read. */
+#define CAPTURE_OTHER_FILES 256
 
 /** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
  * all else, need; what does not fit fails later, by itself */

@@ -164,6 +164,9 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 	err = capture_try_method(attempt->method);
 	if (err)
 		return err;
+	capture->ncpus = libbpf_num_possible_cpus();
+	if (capture->ncpus < 0)
+		return capture->ncpus;
 	object = bpf_object__open_mem(capture_object, capture_object_end - capture_object, &opts);
 	if (!object)
 		return -errno;
@@ -218,6 +221,19 @@ static void explain(int err, const struct capture_options *options, char *error,
 			 strerror(-err));
 }
 
+/* Without enough to begin with libraries could not be read, and their calls would be lost without a word. */
+static int too_few_files(char *error, size_t size)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= CAPTURE_OTHER_FILES)
+		return 0;
+	snprintf(error, size,
+		 "%llu open files are allowed, %d are needed at least: raise the limit (`ulimit -n`)",
+		 (unsigned long long)limit.rlim_cur, CAPTURE_OTHER_FILES);
+	return -EMFILE;
+}
+
 int capture_new(const struct capture_options *options, struct capture **ret_capture, char *error,
 		size_t error_size)
 {
@@ -237,6 +253,11 @@ int capture_new(const struct capture_options *options, struct capture **ret_capt
 	libbpf_set_print(getenv("CUDATAP_DEBUG") ? print_libbpf : print_nothing);
 	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* what maps are charged to before kernel 5.11 */
 	capture_need_files(capture, 0);
+	err = too_few_files(error, error_size);
+	if (err) {
+		free(capture);
+		return err;
+	}
 	for (i = 0; i < NATTEMPTS; i++) {
 		if (options->method != CAPTURE_AUTO && options->method != attempts[i].method)
 			continue;
@@ -350,16 +371,16 @@ int capture_look(struct capture *capture, uint64_t *ret_open)
 
 void capture_counters(const struct capture *capture, struct capture_counters *ret_counters)
 {
-	int ncpus = libbpf_num_possible_cpus(), cpu, i;
+	int cpu, i;
 	uint32_t zero = 0;
 	uint64_t *values;
 
 	memset(ret_counters, 0, sizeof(*ret_counters));
-	values = calloc(ncpus > 0 ? ncpus : 1, REC_NCOUNTERS * sizeof(*values));
+	values = calloc(capture->ncpus, REC_NCOUNTERS * sizeof(*values));
 	if (!values)
 		return;
 	if (!bpf_map_lookup_elem(capture->counters_fd, &zero, values))
-		for (cpu = 0; cpu < ncpus; cpu++)
+		for (cpu = 0; cpu < capture->ncpus; cpu++)
 			for (i = 0; i < REC_NCOUNTERS; i++)
 				ret_counters->v[i] += values[cpu * REC_NCOUNTERS + i];
 	free(values);

@@ -71,7 +71,7 @@ static int watch_changes(const struct trace *trace, int fd)
 	return inotify_add_watch(trace->changes_fd, path, IN_MODIFY);
 }
 
-/* Takes the image over. Returns the attach id, or 0 when out of memory. */
+/* Takes the image over. Returns the attach id, or 0 after a message. */
 static unsigned remember(struct trace *trace, const struct candidate *candidate, const struct shown_key *key,
 			 struct find_image *image)
 {
@@ -85,9 +85,12 @@ static unsigned remember(struct trace *trace, const struct candidate *candidate,
 
 	if (grown)
 		trace->targets = grown;
-	if (!grown || !target.path) {
+	if (!grown || !target.path || target.fd < 0) {
+		log_msg("%s: cannot probe: %s", candidate->path, strerror(errno));
+		trace->refused++;
 		free(target.path);
-		close(target.fd);
+		if (target.fd >= 0)
+			close(target.fd);
 		return 0;
 	}
 	memset(image, 0, sizeof(*image));
@@ -264,7 +267,6 @@ static int look(struct trace *trace, const struct candidate *candidate)
 		say_unknown(&trace->targets[id - 1], trace->row_state);
 		attach_missing(trace, id, candidate, trace->row_state);
 	} else {
-		log_msg("%s: cannot probe: out of memory", candidate->path);
 		find_image_free(&image);
 	}
 	return 0;

@@ -42,6 +42,23 @@ static pid_t thread_leader(pid_t tid)
 	return leader;
 }
 
+/* Processes are found in /proc by the numbers that they have there. */
+static int check_proc(const struct trace *trace)
+{
+	char self[32] = "";
+
+	if (readlink("/proc/self", self, sizeof(self) - 1) < 0) {
+		log_msg("/proc is not mounted: without it no process can be seen (`mount -t proc proc "
+			"/proc`)");
+		return EXIT_OWN_FAILURE;
+	}
+	if (atoi(self) == getpid() || (!trace->cli->command && !trace->config->pids.n))
+		return 0;
+	log_msg("/proc is of another pid namespace: mount this one's (`mount -t proc proc /proc`, "
+		"`unshare --mount-proc`)");
+	return EXIT_OWN_FAILURE;
+}
+
 static int check_pids(const struct trace *trace)
 {
 	size_t i;
@@ -264,6 +281,8 @@ static int begin(struct trace *trace)
 {
 	int code = check_pids(trace);
 
+	if (!code)
+		code = check_proc(trace);
 	trace->plans = plan_all(plan_host_abi());
 	trace->row_state = calloc(table_nrows, 1);
 	if (!trace->plans || !trace->row_state)

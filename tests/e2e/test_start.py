@@ -1,8 +1,11 @@
 """What the start event says of commands, and what -p refuses."""
 
+import json
+import shutil
 import subprocess
 import sys
 
+import pytest
 import tap
 
 
@@ -30,3 +33,47 @@ def test_thread_for_a_process():
 def test_pid_and_command():
     done = tap.run_plain("-p", "1", "--", "true")
     assert done.returncode == 2 and "choose one" in done.stderr
+
+
+def limited(limit, *words):
+    """cudatap under a hard limit of open files that it may not raise."""
+    return subprocess.run(["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource",
+                           "sh", "-c", f'ulimit -n {limit}; exec "$0" "$@"', tap.CUDATAP, *map(str, words)],
+                          capture_output=True, text=True, timeout=tap.TIMEOUT,
+                          env=tap.environment({"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=65536"}))
+
+
+@pytest.mark.parametrize("limit", [40, 62, 96, 255])
+def test_too_few_files(tmp_path, limit):
+    """Refused at once: the command is not begun, nothing hangs, no library is missed in silence."""
+    done = limited(limit, "-o", tmp_path / "x.jsonl", "--", "touch", tmp_path / "begun")
+    assert done.returncode == 125 and "raise the limit" in done.stderr, done.stderr
+    assert not (tmp_path / "begun").exists()
+
+
+def test_files_run_out(tmp_path):
+    """More libraries than there are descriptors for: said for each what was the matter, the others are traced."""
+    copies = [str(shutil.copy(tap.FAKE / "libcudart.so.13", tmp_path / f"copy{n}.so")) for n in range(30)]
+    path = tap.config(tmp_path, "api: [runtime]\nfamilies: all\n")
+    script = ("import ctypes, sys\nlibraries = [ctypes.CDLL(p) for p in sys.argv[1:]]\n"
+              "for library in libraries: library.cudaFree(None)")
+    out = tmp_path / "x.jsonl"
+    done = limited(256, "-c", path, "-o", out, "--", sys.executable, "-c", script, *copies)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in out.read_text().splitlines()]
+    probed = {event["path"] for event in events if event["type"] == "attach" and not event["failed"]}
+    refused = [line for line in done.stderr.splitlines() if "probe" in line]
+    assert 0 < len(probed & set(copies)) < 30 and refused
+    assert all("Too many open files" in line for line in refused), done.stderr
+    assert sum(event["type"] == "call" for event in events) >= len(probed & set(copies))
+    tap.check_conservation(events[-1])
+
+
+def test_proc_of_others(tmp_path):
+    """Numbers in /proc that are not this namespace's, and no /proc at all: said, for nothing could be found."""
+    for way, text in (["unshare", "-pf"], "of another pid namespace"), (
+            ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"], "/proc is not mounted"):
+        done = subprocess.run([*way, tap.CUDATAP, "--", "touch", tmp_path / "begun"], capture_output=True, text=True,
+                              timeout=tap.TIMEOUT, env=tap.environment())
+        assert done.returncode == 125 and text in done.stderr, done.stderr
+    assert not (tmp_path / "begun").exists()
