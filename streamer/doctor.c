@@ -2,20 +2,25 @@
  * `doctor`: what this kernel, these rights and these libraries allow, at a
  * glance, each with the way to mend it. One check is one row of the table.
  */
+#include <errno.h>
 #include <jansson.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "capture/capture.h"
+#include "find/find.h"
 #include "find/list.h"
 #include "log.h"
 #include "rights.h"
 #include "verbs.h"
+
+#define FILES_ENOUGH 1024 /* for some dozens of libraries */
 
 enum verdict { GOOD, LIMITED, BAD };
 static const char *const verdict_words[] = {"ok", "limited", "missing"};
@@ -134,6 +139,31 @@ static void check_rights(struct finding *f)
 	}
 }
 
+static void check_files(struct finding *f)
+{
+	struct rlimit limit = {0};
+	char text[128];
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	snprintf(text, sizeof(text), "%llu open files are allowed", (unsigned long long)limit.rlim_max);
+	if (rights_have(CAP_SYS_RESOURCE) || limit.rlim_max >= FILES_ENOUGH)
+		say(f, GOOD, text, "");
+	else
+		say(f, limit.rlim_max < CAPTURE_OTHER_FILES ? BAD : LIMITED, text,
+		    "each library that is probed takes up to 50: raise the hard limit (`ulimit -Hn 4096`)");
+}
+
+static void check_proc(struct finding *f)
+{
+	int err = find_proc();
+
+	if (err)
+		say(f, BAD, err == -EXDEV ? "/proc is of another pid namespace" : "/proc is not mounted",
+		    "mount -t proc proc /proc");
+	else
+		say(f, GOOD, "/proc shows this pid namespace", "");
+}
+
 /* ---- the program ---- */
 
 static int try_method(enum capture_method method, char *error, size_t error_size)
@@ -206,8 +236,10 @@ static const struct check {
 	const char *name;
 	void (*run)(struct finding *f);
 } checks[] = {
-	{"kernel", check_kernel},       {"btf", check_btf},   {"rights", check_rights},
-	{"probes", check_methods},      {"hold", check_hold}, {"seccomp", check_seccomp_returns},
+	{"kernel", check_kernel},       {"btf", check_btf},
+	{"rights", check_rights},       {"files", check_files},
+	{"proc", check_proc},           {"probes", check_methods},
+	{"hold", check_hold},           {"seccomp", check_seccomp_returns},
 	{"libraries", check_libraries},
 };
 

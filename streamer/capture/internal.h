@@ -68,9 +68,6 @@ extern const uint32_t capture_attach_types[CAPTURE_NMETHODS];
  */
 int capture_try_method(enum capture_method method);
 
-/* Descriptors that are no probes: programs, maps, sinks, held processes, libraries being read. */
-#define CAPTURE_OTHER_FILES 256
-
 /** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
  * all else, need; what does not fit fails later, by itself */
 void capture_need_files(const struct capture *capture, size_t more);

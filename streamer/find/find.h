@@ -99,6 +99,13 @@ typedef int (*find_fn)(void *ctx, const struct find_file *file);
 int find_in_process(pid_t pid, find_fn fn, void *ctx);
 /** find_mapping - the file that a process maps executable at an address; -ENOENT when there is none */
 int find_mapping(pid_t pid, uint64_t address, find_fn fn, void *ctx);
+/** find_proc - whether /proc shows this process's pid namespace
+ *
+ * Returns 0, -ENOENT when none is mounted, or -EXDEV when it is another namespace's: its numbers are not
+ * those that this process and the kernel's records use.
+ */
+int find_proc(void);
+
 /** find_in_processes - the same over all processes; those that end meanwhile are skipped */
 int find_in_processes(find_fn fn, void *ctx);
 /** find_in_cache - libcudart.so* and libcuda.so* that ld.so would find on this host:

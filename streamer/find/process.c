@@ -116,6 +116,15 @@ int find_in_process(pid_t pid, find_fn fn, void *ctx)
 	return walk_distinct(pid, fn, ctx, &stop);
 }
 
+int find_proc(void)
+{
+	char self[32] = "";
+
+	if (readlink("/proc/self", self, sizeof(self) - 1) < 0)
+		return -ENOENT;
+	return atoi(self) == getpid() ? 0 : -EXDEV;
+}
+
 int find_in_processes(find_fn fn, void *ctx)
 {
 	DIR *proc = opendir("/proc");

@@ -392,9 +392,8 @@ static int find_in_pids(struct trace *trace)
 	for (i = 0; i < trace->config->pids.n; i++) {
 		err = find_in_process(trace->config->pids.list[i], show_file, trace);
 		if (err == -EACCES || err == -EPERM) {
-			log_msg("process %d: not allowed to read its mappings: CAP_SYS_PTRACE is missing; "
-				"see "
-				"`cudatap doctor`",
+			log_msg("process %d: not allowed to read its mappings: CAP_SYS_PTRACE is missing, or "
+				"not enough for it; see `cudatap doctor`",
 				trace->config->pids.list[i]);
 			return 1;
 		}

@@ -45,17 +45,15 @@ static pid_t thread_leader(pid_t tid)
 /* Processes are found in /proc by the numbers that they have there. */
 static int check_proc(const struct trace *trace)
 {
-	char self[32] = "";
+	int err = find_proc();
 
-	if (readlink("/proc/self", self, sizeof(self) - 1) < 0) {
-		log_msg("/proc is not mounted: without it no process can be seen (`mount -t proc proc "
-			"/proc`)");
-		return EXIT_OWN_FAILURE;
-	}
-	if (atoi(self) == getpid() || (!trace->cli->command && !trace->config->pids.n))
+	if (!err || (err == -EXDEV && !trace->cli->command && !trace->config->pids.n))
 		return 0;
-	log_msg("/proc is of another pid namespace: mount this one's (`mount -t proc proc /proc`, "
-		"`unshare --mount-proc`)");
+	log_msg(err == -EXDEV
+			? "/proc is of another pid namespace: mount this one's (`mount -t proc proc /proc`, "
+			  "`unshare --mount-proc`)"
+			: "/proc is not mounted: without it no process can be seen (`mount -t proc proc "
+			  "/proc`)");
 	return EXIT_OWN_FAILURE;
 }
 

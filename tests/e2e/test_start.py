@@ -49,6 +49,8 @@ def test_too_few_files(tmp_path, limit):
     done = limited(limit, "-o", tmp_path / "x.jsonl", "--", "touch", tmp_path / "begun")
     assert done.returncode == 125 and "raise the limit" in done.stderr, done.stderr
     assert not (tmp_path / "begun").exists()
+    verdicts = {row["check"]: row for row in json.loads(limited(limit, "doctor", "--json").stdout)}
+    assert verdicts["files"]["verdict"] == "missing", verdicts
 
 
 def test_files_run_out(tmp_path):
@@ -76,4 +78,7 @@ def test_proc_of_others(tmp_path):
         done = subprocess.run([*way, tap.CUDATAP, "--", "touch", tmp_path / "begun"], capture_output=True, text=True,
                               timeout=tap.TIMEOUT, env=tap.environment())
         assert done.returncode == 125 and text in done.stderr, done.stderr
+        done = subprocess.run([*way, tap.CUDATAP, "doctor"], capture_output=True, text=True, timeout=tap.TIMEOUT,
+                              env=tap.environment())
+        assert done.returncode != 0 and text in done.stdout, done.stdout
     assert not (tmp_path / "begun").exists()
