@@ -8,8 +8,12 @@ portable: ## one static executable, build/portable/cudatap
 		$(MAKE) $(JOBS) --no-print-directory BUILD=$(BUILD)/portable STATIC=$$static portable-link
 
 .PHONY: portable-link
-portable-link: $(BUILD)/cudatap $(BUILD)/check-static
+portable-link: $(BUILD)/.stripped
+
+# Once: others may be running it.
+$(BUILD)/.stripped: $(BUILD)/cudatap $(BUILD)/check-static
 	@strip --strip-debug $<
+	@touch $@
 
 # A program that uses what cudatap may not yet: TLS and compression by librdkafka.
 $(BUILD)/check-static: mk/portable/check.c $(BUILD)/obj/mk/portable/names.o

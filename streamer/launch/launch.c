@@ -176,7 +176,8 @@ static int fork_child(struct launch *launch, struct child_plan *plan)
 	return result;
 }
 
-/* Undoes fork_child(): a child that has not been let go ends when its socket closes. */
+/* Undoes fork_child(). A child that has not been let go ends when its socket closes, unless others still have
+ * the socket: with descriptors short the watchdog may. */
 static void drop_child(struct launch *launch)
 {
 	if (launch->socket >= 0)
@@ -185,9 +186,11 @@ static void drop_child(struct launch *launch)
 	if (launch->pidfd >= 0)
 		close(launch->pidfd);
 	launch->pidfd = -1;
-	if (launch->pid > 0)
+	if (launch->pid > 0) {
+		kill(launch->pid, SIGKILL);
 		while (waitpid(launch->pid, NULL, 0) < 0 && errno == EINTR)
 			;
+	}
 	launch->pid = -1;
 }
 

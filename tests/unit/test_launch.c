@@ -85,6 +85,39 @@ static void test_exit_codes_held(void **state)
 	check_exit_codes(true);
 }
 
+/* however few descriptors there are, a start ends, and what has begun can be dropped */
+static void test_files_run_out(void **state)
+{
+	struct launch_options options = {.argv = (char *[]){"touch", RIG("touched"), NULL},
+					 .hold = geteuid() == 0};
+	int first = dup(0), started = 0, refused = 0;
+	struct rlimit old, few;
+	struct launch *launch;
+	char error[256];
+
+	close(first);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	alarm(60); /* instead of hanging */
+	for (int more = 0; more < 24; more++) {
+		few = (struct rlimit){first + more, old.rlim_max};
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		error[0] = 0;
+		if (launch_start(&options, &launch, error, sizeof(error)) == 0) {
+			started++;
+			launch_free(launch);
+		} else {
+			refused++;
+			assert_true(error[0] != 0);
+		}
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	}
+	while (waitpid(-1, NULL, 0) > 0)
+		; /* no child lives on */
+	alarm(0);
+	assert_true(started && refused);
+	assert_int_equal(access(RIG("touched"), F_OK), -1);
+}
+
 /* serves until the exec status is known */
 static int exec_status(const char *program, int *ret_errno)
 {
@@ -418,14 +451,15 @@ static int build_all(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_exit_codes),     cmocka_unit_test(test_exit_codes_held),
-		cmocka_unit_test(test_exec_status),    cmocka_unit_test(test_never_let_go),
-		cmocka_unit_test(test_descriptors),    cmocka_unit_test(test_signals),
-		cmocka_unit_test(test_limits),         cmocka_unit_test(test_stdout_to_stderr),
-		cmocka_unit_test(test_find_user),      cmocka_unit_test(test_find_sudo_user),
-		cmocka_unit_test(test_other_user),     cmocka_unit_test(test_user_refused),
-		cmocka_unit_test(test_without_rights), cmocka_unit_test(test_file_capabilities),
-		cmocka_unit_test(test_not_held),       cmocka_unit_test(test_second_listener),
+		cmocka_unit_test(test_exit_codes),        cmocka_unit_test(test_exit_codes_held),
+		cmocka_unit_test(test_exec_status),       cmocka_unit_test(test_never_let_go),
+		cmocka_unit_test(test_files_run_out),     cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_signals),           cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_stdout_to_stderr),  cmocka_unit_test(test_find_user),
+		cmocka_unit_test(test_find_sudo_user),    cmocka_unit_test(test_other_user),
+		cmocka_unit_test(test_user_refused),      cmocka_unit_test(test_without_rights),
+		cmocka_unit_test(test_file_capabilities), cmocka_unit_test(test_not_held),
+		cmocka_unit_test(test_second_listener),
 	};
 
 	if (argc > 1 && strcmp(argv[1], "--tracer") == 0)
