@@ -16,11 +16,11 @@
 #include "../decode/decode.h"
 #include "../find/find.h"
 
-/* How probes are put on functions, best first. */
 /* Descriptors that are no probes: programs, maps, sinks, held processes, libraries being read. With fewer
  * nothing begins. */
 #define CAPTURE_OTHER_FILES 256
 
+/* How probes are put on functions, best first. */
 enum capture_method {
 	CAPTURE_SESSION, /* uprobe sessions, kernel 6.13: one link, return armed on demand */
 	CAPTURE_MULTI,   /* uprobe_multi links, kernel 6.6 */

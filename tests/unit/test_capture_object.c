@@ -1,7 +1,6 @@
 /* The BPF object asks no kernel for more than the oldest has that cudatap runs on: Linux 5.15. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
