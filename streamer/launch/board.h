@@ -49,9 +49,16 @@ static inline bool board_lock(struct board *board, int who)
 	return atomic_compare_exchange_strong(&board->receiver, &nobody, who);
 }
 
-static inline void board_unlock(struct board *board)
+/** board_seize - become the receiver although the other side is: one that is stopped in between stays it */
+static inline void board_seize(struct board *board, int who)
 {
-	atomic_store(&board->receiver, BOARD_NOBODY);
+	atomic_store(&board->receiver, who);
+}
+
+/** board_unlock - be it no more, unless the other side has seized it meanwhile */
+static inline void board_unlock(struct board *board, int who)
+{
+	atomic_compare_exchange_strong(&board->receiver, &who, BOARD_NOBODY);
 }
 
 /** board_now_ms - the clock of since_ms */

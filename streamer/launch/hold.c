@@ -40,6 +40,7 @@
 enum {
 	WALK_EVERY_MS = 250, /* a process that loads 300 libraries shall not pay for 300 walks */
 	RETRY_MS = 5,        /* all slots taken */
+	JOIN_S = 2,          /* what the thread does between two polls takes far less */
 };
 
 struct hold {
@@ -181,7 +182,7 @@ static void receive_one(struct hold *hold, unsigned slot_id, uint64_t taken)
 	/* else that poll may be outdated and receiving would sleep */
 	if (taken == atomic_load(&board->taken))
 		result = board_receive(hold->listener, slot);
-	board_unlock(board);
+	board_unlock(board, BOARD_HOLDER);
 	if (result)
 		return;
 	atomic_fetch_add(&board->received, 1);
@@ -353,6 +354,22 @@ int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx)
 
 /* ---- beginning and end ---- */
 
+/*
+ * Ends the thread. Returns false for one that sleeps in the kernel for a call which the watchdog received in
+ * its place, cudatap being stopped at that very moment: it wakes with the next call or ends with cudatap.
+ */
+static bool stop_thread(struct hold *hold)
+{
+	struct timespec until;
+
+	if (!hold->has_thread)
+		return true;
+	eventfd_write(hold->stop, 1);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += JOIN_S;
+	return pthread_timedjoin_np(hold->thread, NULL, &until) == 0;
+}
+
 static void hold_destroy(struct hold *hold)
 {
 	int *fd[] = {&hold->listener, &hold->handover, &hold->stop, &hold->ready};
@@ -422,19 +439,17 @@ int hold_start(int listener, const struct launch_options *options, struct hold *
 void hold_stop(struct hold *hold)
 {
 	unsigned slot;
-	bool ended;
+	bool ended, joined;
 
 	if (!hold)
 		return;
-	if (hold->has_thread) {
-		eventfd_write(hold->stop, 1);
-		pthread_join(hold->thread, NULL);
-	}
+	joined = stop_thread(hold);
 	while (hold_take(hold, &slot, &ended))
 		board_answer(hold->listener, &hold->board->slot[slot]);
 	if (hold->handover >= 0)
 		eventfd_write(hold->handover, 1);
-	hold_destroy(hold);
+	if (joined)
+		hold_destroy(hold);
 }
 
 int hold_fd(const struct hold *hold)

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,15 +21,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "mappings.h"
 
-enum {
-	HUNG_NAP_MS = 50, /* for a tracer that did not answer before: time to come back in */
-	LOOK_MS = 100,    /* between two looks while something is held; a tracer is stopped that is in both */
-};
+enum { LOOK_MS = 50 }; /* between two looks while something is held */
 
 struct watchdog {
 	struct board *board;
@@ -38,7 +37,9 @@ struct watchdog {
 	int patience_ms;
 	int state;         /* the control thread's /proc/PID/stat */
 	bool seen_stopped; /* at the last look */
-	bool stuck;        /* a slot is overdue: the control thread does not come back */
+	bool hung;         /* the hold thread has not looked up since it was found not to receive */
+	uint64_t alive;    /* the board's at the last look */
+	uint64_t waits_ms; /* since when something waits to be received, 0: nothing does */
 };
 
 /* ---- becoming nobody's ---- */
@@ -56,21 +57,22 @@ static int unmap_shared(void *ctx, const struct mapping *mapping)
 	return 0;
 }
 
-/* Closes everything but the four descriptors. */
-static int keep_descriptors(struct watchdog *w)
+/* Closes everything but the four descriptors; it takes no new one, for there may be none to be had. */
+static int keep_descriptors(const struct watchdog *w)
 {
-	int *keep[] = {&w->tracer, &w->handover, &w->listener, &w->state};
-	enum { N = sizeof(keep) / sizeof(keep[0]), HIGH = 100 };
+	const unsigned keep[] = {w->tracer, w->handover, w->listener, w->state};
+	unsigned from = 0, next;
 
-	/* first out of the way of 0, 1, 2, then down to them */
-	for (int i = 0; i < N; i++) {
-		*keep[i] = fcntl(*keep[i], F_DUPFD, HIGH);
-		if (*keep[i] < 0)
+	do {
+		next = UINT_MAX;
+		for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++)
+			if (keep[i] >= from && keep[i] < next)
+				next = keep[i];
+		if (next > from && syscall(SYS_close_range, from, next - 1, 0))
 			return -errno;
-	}
-	for (int i = 0; i < N; i++)
-		*keep[i] = dup2(*keep[i], i);
-	return syscall(SYS_close_range, N, ~0U, 0) ? -errno : 0;
+		from = next + 1;
+	} while (next != UINT_MAX);
+	return 0;
 }
 
 /* The last one that the kernel should kill for memory: then held calls would fail. */
@@ -85,12 +87,20 @@ static void ask_for_mercy(void)
 	close(fd);
 }
 
+/* It is enough that a receiver's sleep is interrupted. */
+static void on_alarm(int signal)
+{
+}
+
 static int detach(struct watchdog *w)
 {
+	const struct sigaction woken = {.sa_handler = on_alarm}; /* without SA_RESTART */
 	sigset_t all;
 
 	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, NULL);
+	sigdelset(&all, SIGALRM);
+	sigaction(SIGALRM, &woken, NULL);
+	sigprocmask(SIG_SETMASK, &all, NULL);
 	setsid();
 	prctl(PR_SET_NAME, "cudatap-hold");
 	if (chdir("/"))
@@ -102,11 +112,20 @@ static int detach(struct watchdog *w)
 
 /* ---- answering ---- */
 
+/* POLLIN: a call that waits to be received; POLLOUT: one that was received and waits for its answer. */
 static bool listener_has(int listener, short what)
 {
-	struct pollfd fd = {.fd = listener, .events = what & POLLIN};
+	struct pollfd fd = {.fd = listener, .events = what};
 
 	return poll(&fd, 1, 0) == 1 && fd.revents & what;
+}
+
+/* A receiver that came too late sleeps in the kernel: now and then it is woken. */
+static void wake_every(int ms)
+{
+	struct itimerval time = {{0, ms * 1000}, {0, ms * 1000}};
+
+	setitimer(ITIMER_REAL, &time, NULL);
 }
 
 /* Answers what waits in the listener. Returns how many. */
@@ -115,11 +134,13 @@ static unsigned answer_waiting(struct watchdog *w)
 	struct board_slot slot = {0};
 	unsigned n = 0;
 
+	wake_every(LOOK_MS);
 	while (listener_has(w->listener, POLLIN))
 		if (board_receive(w->listener, &slot) == 0) {
 			board_answer(w->listener, &slot);
 			n++;
 		}
+	wake_every(0);
 	return n;
 }
 
@@ -133,21 +154,19 @@ static uint64_t waited_ms(const struct watchdog *w, uint64_t since, uint64_t now
 
 /*
  * Answers slots open for at least @age_ms without progress, and counts them. If there is one, the younger
- * ones wait behind it for a control thread that is stuck, and are answered too. Returns how many are open
- * still.
+ * ones wait behind it for a control thread that is stuck, and are answered too.
  */
-static unsigned answer_slots(struct watchdog *w, uint64_t age_ms, _Atomic uint64_t *counter)
+static void answer_slots(struct watchdog *w, uint64_t age_ms, _Atomic uint64_t *counter)
 {
 	uint64_t now = board_now_ms();
-	unsigned open = 0;
+	bool stuck = false;
 
-	w->stuck = false;
 	for (unsigned i = 0; i < BOARD_SLOTS; i++) {
 		uint64_t since = atomic_load(&w->board->slot[i].since_ms);
 
-		w->stuck = w->stuck || (since && waited_ms(w, since, now) >= age_ms);
+		stuck = stuck || (since && waited_ms(w, since, now) >= age_ms);
 	}
-	for (unsigned i = 0; i < BOARD_SLOTS; i++) {
+	for (unsigned i = 0; stuck && i < BOARD_SLOTS; i++) {
 		struct board_slot *slot = &w->board->slot[i];
 		uint64_t since = atomic_load(&slot->since_ms);
 		/* the slot stays its owner's; a copy is answered */
@@ -155,26 +174,20 @@ static unsigned answer_slots(struct watchdog *w, uint64_t age_ms, _Atomic uint64
 
 		if (!since || since != atomic_load(&slot->since_ms))
 			continue; /* free, or another's meanwhile */
-		if (!w->stuck) {
-			open++;
-		} else if (board_is_valid(w->listener, &copy)) {
+		if (board_is_valid(w->listener, &copy)) {
 			board_answer(w->listener, &copy);
 			atomic_fetch_add(counter, 1);
 		}
 	}
-	return open;
 }
 
 /* cudatap lives but does not receive what waits: do it in its place, and count. */
 static void take_over(struct watchdog *w, _Atomic uint64_t *counter)
 {
-	unsigned n;
+	unsigned n = answer_waiting(w);
 
-	if (!board_lock(w->board, BOARD_WATCHDOG))
-		return;
-	n = answer_waiting(w);
 	atomic_fetch_add(&w->board->taken, 1); /* what the holder's poll found may be gone */
-	board_unlock(w->board);
+	board_unlock(w->board, BOARD_WATCHDOG);
 	atomic_fetch_add(counter, n);
 }
 
@@ -197,11 +210,11 @@ static bool stays_stopped(struct watchdog *w)
 	return before && w->seen_stopped;
 }
 
-enum waited { WAITED_TIME, WAITED_CALL, WAITED_STOPPED, WAITED_TRACER, WAITED_TREE };
+enum waited { WAITED, WAITED_TRACER, WAITED_TREE };
 
 /*
- * Waits for an end, or for a call to be held: received (POLLOUT) or not yet (POLLIN). A call that
- * is answered at once may go unseen; one that stays open does not.
+ * Waits for an end, or for a call to be held. A call that is answered at once may go unseen; one that
+ * stays open does not.
  */
 static enum waited wait_for(struct watchdog *w, bool for_calls, int timeout_ms)
 {
@@ -217,63 +230,60 @@ static enum waited wait_for(struct watchdog *w, bool for_calls, int timeout_ms)
 		return WAITED_TREE;
 	if (fd[0].revents || fd[1].revents)
 		return WAITED_TRACER;
-	return fd[2].revents ? WAITED_CALL : WAITED_TIME;
+	return WAITED;
 }
 
-static bool anything_held(const struct watchdog *w)
+/*
+ * Is it to be expected that nobody receives what waits? For that the hold thread must not have looked up for
+ * the whole patience; found so, it gets one look's time for each call until it does.
+ */
+static bool is_hung(struct watchdog *w, bool waits)
 {
-	return listener_has(w->listener, POLLIN) || listener_has(w->listener, POLLOUT);
+	uint64_t now = board_now_ms(), alive = atomic_load(&w->board->alive);
+
+	if (alive != w->alive)
+		w->hung = false;
+	if (!waits || !w->waits_ms || alive != w->alive)
+		w->waits_ms = waits ? now : 0;
+	w->alive = alive;
+	if (!waits || now - w->waits_ms < (uint64_t)(w->hung ? LOOK_MS : w->patience_ms))
+		return false;
+	w->hung = true;
+	return true;
 }
 
-/* Gives cudatap so much time to answer, as long as it runs and there is something to answer. */
-static enum waited nap(struct watchdog *w, int ms)
+/* Lets go what is held for too long. Returns whether something still is. */
+static bool look(struct watchdog *w)
 {
-	if (w->seen_stopped && stays_stopped(w))
-		return WAITED_STOPPED;
-	while (ms > 0) {
-		int step = ms < LOOK_MS ? ms : LOOK_MS;
-		enum waited why = wait_for(w, false, step);
+	bool waits = listener_has(w->listener, POLLIN), held = waits || listener_has(w->listener, POLLOUT);
 
-		if (why != WAITED_TIME)
-			return why;
-		ms -= step;
-		if (!anything_held(w))
-			break;
-		if (stays_stopped(w))
-			return WAITED_STOPPED;
+	if (held && stays_stopped(w)) {
+		board_seize(w->board, BOARD_WATCHDOG);
+		take_over(w, &w->board->stopped);
+		answer_slots(w, 0, &w->board->stopped);
+		return false;
 	}
-	return WAITED_TIME;
+	if (is_hung(w, waits) && board_lock(w->board, BOARD_WATCHDOG))
+		take_over(w, &w->board->overdue);
+	if (held)
+		answer_slots(w, w->patience_ms, &w->board->overdue);
+	return held;
 }
 
 /* Returns when cudatap has ended; does not return when the tree has. */
 static void watch(struct watchdog *w)
 {
-	bool hung = false; /* the hold thread does not look up */
-	unsigned open = 0;
+	bool held = false;
 
 	for (;;) {
-		/* nothing open: sleep until something is, then nap and look again */
-		enum waited why = open ? WAITED_TIME : wait_for(w, true, -1);
-		uint64_t alive = atomic_load(&w->board->alive);
-		bool waits = listener_has(w->listener, POLLIN);
-
-		if (why == WAITED_TIME || why == WAITED_CALL)
-			why = nap(w, hung || w->stuck ? HUNG_NAP_MS : w->patience_ms);
-		if (why == WAITED_TREE)
+		switch (wait_for(w, !held, held ? LOOK_MS : -1)) {
+		case WAITED_TREE:
 			_exit(0);
-		if (why == WAITED_TRACER)
+		case WAITED_TRACER:
 			return;
-		if (why == WAITED_STOPPED) {
-			take_over(w, &w->board->stopped);
-			answer_slots(w, 0, &w->board->stopped);
-			w->stuck = false;
-			continue;
+		case WAITED:
+			held = look(w);
 		}
-		hung = waits && alive == atomic_load(&w->board->alive) && listener_has(w->listener, POLLIN);
-		if (hung)
-			take_over(w, &w->board->overdue);
-		open = answer_slots(w, w->patience_ms, &w->board->overdue) +
-		       listener_has(w->listener, POLLIN);
 	}
 }
 

@@ -118,6 +118,37 @@ static void test_files_run_out(void **state)
 	assert_int_equal(access(RIG("touched"), F_OK), -1);
 }
 
+/* nor does anything stay of one that dies as it has begun: who lives has a copy of the pipe */
+static void test_dies_short_of_files(void **state)
+{
+	struct launch_options options = {.argv = (char *[]){"touch", RIG("touched"), NULL},
+					 .hold = geteuid() == 0};
+	unsigned started = 0;
+
+	for (int more = 0; more < 24; more++) {
+		struct pollfd end = {.events = POLLIN};
+		int pipes[2], status;
+
+		assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+		if (fork() == 0) {
+			struct rlimit few = {pipes[1] + 1 + more, pipes[1] + 1 + more};
+			struct launch *launch;
+			char error[256];
+
+			_exit(setrlimit(RLIMIT_NOFILE, &few) ||
+			      launch_start(&options, &launch, error, sizeof(error)));
+		}
+		close(pipes[1]);
+		assert_true(wait(&status) > 0);
+		started += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+		end.fd = pipes[0];
+		assert_int_equal(poll(&end, 1, 10000), 1);
+		close(pipes[0]);
+	}
+	assert_in_range(started, 1, 23);
+	assert_int_equal(access(RIG("touched"), F_OK), -1);
+}
+
 /* serves until the exec status is known */
 static int exec_status(const char *program, int *ret_errno)
 {
@@ -451,15 +482,15 @@ static int build_all(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_exit_codes),        cmocka_unit_test(test_exit_codes_held),
-		cmocka_unit_test(test_exec_status),       cmocka_unit_test(test_never_let_go),
-		cmocka_unit_test(test_files_run_out),     cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_signals),           cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_stdout_to_stderr),  cmocka_unit_test(test_find_user),
-		cmocka_unit_test(test_find_sudo_user),    cmocka_unit_test(test_other_user),
-		cmocka_unit_test(test_user_refused),      cmocka_unit_test(test_without_rights),
-		cmocka_unit_test(test_file_capabilities), cmocka_unit_test(test_not_held),
-		cmocka_unit_test(test_second_listener),
+		cmocka_unit_test(test_exit_codes),     cmocka_unit_test(test_exit_codes_held),
+		cmocka_unit_test(test_exec_status),    cmocka_unit_test(test_never_let_go),
+		cmocka_unit_test(test_files_run_out),  cmocka_unit_test(test_dies_short_of_files),
+		cmocka_unit_test(test_descriptors),    cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_limits),         cmocka_unit_test(test_stdout_to_stderr),
+		cmocka_unit_test(test_find_user),      cmocka_unit_test(test_find_sudo_user),
+		cmocka_unit_test(test_other_user),     cmocka_unit_test(test_user_refused),
+		cmocka_unit_test(test_without_rights), cmocka_unit_test(test_file_capabilities),
+		cmocka_unit_test(test_not_held),       cmocka_unit_test(test_second_listener),
 	};
 
 	if (argc > 1 && strcmp(argv[1], "--tracer") == 0)
