@@ -125,7 +125,7 @@ static void check_rights(struct finding *f)
 {
 	size_t i;
 
-	say(f, GOOD, "all capabilities", "");
+	say(f, GOOD, "all that are needed", "");
 	for (i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]); i++) {
 		if (rights_have(capabilities[i].bit) || f->verdict == BAD)
 			continue;
@@ -269,9 +269,5 @@ int verb_doctor(const struct cli *cli)
 		putchar('\n');
 	}
 	json_decref(all);
-	if (fflush(stdout)) {
-		log_msg("cannot write to stdout: %m");
-		return 1;
-	}
 	return code;
 }

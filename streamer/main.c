@@ -1,4 +1,5 @@
 /* cudatap: reads the command line and does what it says. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,6 +62,15 @@ static void fill_standard_descriptors(void)
 		close(fd);
 }
 
+/* stdout may be a full disk: say so rather than end with half a text and a 0. */
+static int finish_stdout(int code)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return code;
+	log_msg("cannot write to stdout: %s", strerror(errno));
+	return code ? code : 1;
+}
+
 int main(int argc, char **argv)
 {
 	struct launch_origin origin;
@@ -79,5 +89,5 @@ int main(int argc, char **argv)
 	if (code < 0)
 		code = run(&cli);
 	cli_free(&cli);
-	return code;
+	return finish_stdout(code);
 }

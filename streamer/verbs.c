@@ -26,15 +26,6 @@ static int load(const struct cli *cli, struct config **ret_config)
 	return load_profile(cli, cli->profile, ret_config);
 }
 
-/* stdout may be a full disk: say so rather than end with half a list and a 0. */
-static int finish_stdout(void)
-{
-	if (!fflush(stdout) && !ferror(stdout))
-		return 0;
-	log_msg("cannot write to stdout: %s", strerror(errno));
-	return 1;
-}
-
 static int print_diff(const struct cli *cli, const struct config *config)
 {
 	struct config *other;
@@ -61,7 +52,7 @@ int verb_check(const struct cli *cli)
 	else
 		code = config_print(config, stdout) ? 1 : 0;
 	config_free(config);
-	return code ? code : finish_stdout();
+	return code;
 }
 
 int verb_config(const struct cli *cli)
@@ -74,7 +65,7 @@ int verb_config(const struct cli *cli)
 
 	for (size_t i = 0; what && i < sizeof(pages) / sizeof(pages[0]); i++)
 		if (!strcmp(what, pages[i].name))
-			return pages[i].print(stdout) ? 1 : finish_stdout();
+			return pages[i].print(stdout) ? 1 : 0;
 	log_msg("config %s: choose reference or schema", what ? what : "(nothing)");
 	return EXIT_USAGE;
 }
@@ -270,7 +261,7 @@ int verb_list(const struct cli *cli)
 		config_free(config);
 		if (cli->json)
 			putchar('\n');
-		return code ? code : finish_stdout();
+		return code;
 	}
 	log_msg("list %s: choose functions, families or libraries", what ? what : "(nothing)");
 	return EXIT_USAGE;

@@ -207,6 +207,7 @@ static void say_unseen(struct trace *trace)
 		log_msg("cudatap was stopped (SIGSTOP): what programs loaded meanwhile was not probed, calls "
 			"may "
 			"be missed");
+	trace->incomplete |= counts.overdue || counts.stopped;
 	trace->overdue = counts.overdue;
 	trace->stopped = counts.stopped;
 }

@@ -48,6 +48,7 @@ struct trace {
 	unsigned ntargets;
 	unsigned nattached;       /* of these, so many have had probes */
 	unsigned refused;         /* CUDA libraries that could not be probed */
+	bool incomplete;          /* something could not be probed or went on without: calls went unseen */
 	uint64_t start_ns;        /* CLOCK_MONOTONIC */
 	int look_fd;              /* timer: look for calls that hang */
 	struct file_watch *files; /* of the configuration; NULL: it is in none */
@@ -68,6 +69,7 @@ struct trace {
 	uint64_t drain_ns, moved_ns; /* CLOCK_MONOTONIC: when that began, when a sink last got on */
 	uint64_t drained;            /* what the sinks had done then */
 	int signals;                 /* INT and TERM so far */
+	bool started;                /* there is a `start` event */
 	bool ended;                  /* recording has stopped, and open_calls is final */
 	uint64_t open_calls;
 	int exit_code;

@@ -141,7 +141,7 @@ static json_t *calls_object(const struct trace *trace, const struct capture_coun
 
 json_t *report_stop(const struct trace *trace, const struct capture_counters *counters)
 {
-	json_t *body = json_pack("{ss}", "reason", trace->stop_reason ? trace->stop_reason : "failed");
+	json_t *body = json_pack("{ss}", "reason", trace->stop_reason);
 
 	if (trace->cli->command)
 		json_object_set_new(body, "exit_code", json_integer(trace->exit_code));
@@ -206,8 +206,9 @@ uint64_t report_summary(struct trace *trace, const struct capture_counters *coun
 
 	stream_totals(trace->stream, &totals);
 	lost = losses_count(counters, totals.undecodable, counts);
-	/* a command that could not be run has had its message */
-	if (!trace->cli->quiet && strcmp(trace->stop_reason, "command_failed") != 0) {
+	/* a command that could not be run, or a start that failed, has had its message */
+	if (!trace->cli->quiet && strcmp(trace->stop_reason, "command_failed") != 0 &&
+	    strcmp(trace->stop_reason, "failed") != 0) {
 		if (trace->launch && !trace->nattached && !trace->refused)
 			log_msg("the command loaded no CUDA library");
 		log_msg("%llu calls from %u libraries, %llu lost", (unsigned long long)totals.emitted,

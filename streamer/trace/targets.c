@@ -88,6 +88,7 @@ static unsigned remember(struct trace *trace, const struct candidate *candidate,
 	if (!grown || !target.path || target.fd < 0) {
 		log_msg("%s: cannot probe: %s", candidate->path, strerror(errno));
 		trace->refused++;
+		trace->incomplete = true;
 		free(target.path);
 		if (target.fd >= 0)
 			close(target.fd);
@@ -163,6 +164,7 @@ static void say_attach(struct trace *trace, const char *path, size_t n, int err,
 {
 	if (err == -ESRCH)
 		return; /* the process has ended */
+	trace->incomplete |= err || result->failed;
 	if (err) {
 		trace->refused++;
 		log_msg("%s: cannot probe: %s; see `cudatap doctor`", path, strerror(-err));

@@ -242,6 +242,7 @@ static int start_events(struct trace *trace)
 		return own_failure(trace);
 	}
 	stream_post(trace->stream, EVENT_START, report_start(trace));
+	trace->started = true;
 	return 0;
 }
 
@@ -333,7 +334,7 @@ static void end(struct trace *trace)
 	control_drain(trace, true);
 	stream_close(trace->stream, control_now_ns());
 	lost = report_summary(trace, &counters);
-	if (trace->cli->fail_on_loss && lost && !trace->exit_code)
+	if (trace->cli->fail_on_loss && (lost || trace->incomplete) && !trace->exit_code)
 		trace->exit_code = EXIT_LOSS;
 }
 
@@ -356,6 +357,11 @@ int trace_run(struct config *config, const struct config_strings *paths, const s
 	if (!code) {
 		reload_watch(&trace, paths);
 		control_loop(&trace);
+	} else if (trace.started) {
+		trace.stop_reason = "failed";
+		trace.exit_code = code;
+	}
+	if (trace.started) {
 		end(&trace);
 		code = trace.exit_code;
 	}

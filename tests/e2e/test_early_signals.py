@@ -129,8 +129,8 @@ def test_stopped_tracer(tmp_path):
               "for name in ('first.so', 'second.so'):\n"
               f" ctypes.CDLL('{tmp_path}/' + name).cudaMemset(None, 1, ctypes.c_size_t(1))\n"
               "print('called', flush=True)\nsys.stdin.readline()")
-    with subprocess.Popen([tap.CUDATAP, "-o", tmp_path / "out", "--", sys.executable, "-c", script], text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    with subprocess.Popen([tap.CUDATAP, "--fail-on-loss", "-o", tmp_path / "out", "--", sys.executable, "-c", script],
+                          text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=tap.environment()) as process:
         end = time.monotonic() + tap.TIMEOUT
         while not (tmp_path / "out").exists() or '"type":"start"' not in (tmp_path / "out").read_text():
@@ -144,7 +144,7 @@ def test_stopped_tracer(tmp_path):
         took = time.monotonic() - begun
         process.send_signal(signal.SIGCONT)
         _, err = process.communicate("\n", timeout=tap.TIMEOUT)
-    assert took < 9 and process.returncode == 0, took
+    assert took < 9 and process.returncode == 3, took
     assert "cudatap was stopped" in err
 
 

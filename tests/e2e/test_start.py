@@ -54,14 +54,15 @@ def test_too_few_files(tmp_path, limit):
 
 
 def test_files_run_out(tmp_path):
-    """More libraries than there are descriptors for: said for each what was the matter, the others are traced."""
+    """More libraries than there are descriptors for: said for each what was the matter, the others are traced, and
+    --fail-on-loss does not call that whole."""
     copies = [str(shutil.copy(tap.FAKE / "libcudart.so.13", tmp_path / f"copy{n}.so")) for n in range(30)]
     path = tap.config(tmp_path, "api: [runtime]\nfamilies: all\n")
     script = ("import ctypes, sys\nlibraries = [ctypes.CDLL(p) for p in sys.argv[1:]]\n"
               "for library in libraries: library.cudaFree(None)")
     out = tmp_path / "x.jsonl"
-    done = limited(256, "-c", path, "-o", out, "--", sys.executable, "-c", script, *copies)
-    assert done.returncode == 0, done.stderr
+    done = limited(256, "-c", path, "--fail-on-loss", "-o", out, "--", sys.executable, "-c", script, *copies)
+    assert done.returncode == 3, done.stderr
     events = [json.loads(line) for line in out.read_text().splitlines()]
     probed = {event["path"] for event in events if event["type"] == "attach" and not event["failed"]}
     refused = [line for line in done.stderr.splitlines() if "probe" in line]
@@ -82,3 +83,26 @@ def test_proc_of_others(tmp_path):
                               env=tap.environment())
         assert done.returncode != 0 and text in done.stdout, done.stdout
     assert not (tmp_path / "begun").exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--", "true"]])
+def test_start_that_fails(tmp_path, words):
+    """What had a beginning has an end, which says that it failed; on stderr there is the one message."""
+    (tmp_path / "library.so").write_text("no ELF")
+    path, out = tap.config(tmp_path, f"libraries: [{tmp_path}/library.so]\n"), tmp_path / "x.jsonl"
+    done = tap.run_plain("-c", path, "-o", out, *words)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+    events = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [event["type"] for event in events] == ["start", "stop"]
+    assert events[-1]["reason"] == "failed" and events[-1].get("exit_code") == (2 if words else None)
+    tap.check_conservation(events[-1])
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["list", "functions"], ["list", "libraries", "--json"],
+                                   ["check"], ["doctor"]], ids="-".join)
+def test_stdout_is_full(words):
+    """Half a text is no success."""
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([tap.CUDATAP, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=tap.TIMEOUT,
+                              env=tap.environment(), check=False)
+    assert done.returncode == 1 and "cannot write to stdout: No space left" in done.stderr, done
