@@ -216,8 +216,8 @@ static void explain(int err, const struct capture_options *options, char *error,
 			 (unsigned long long)options->ring_size);
 	else
 		snprintf(error, size,
-			 "the kernel refused the BPF program (%s): 5.15 or newer is needed; "
-			 "`cudatap doctor` says more",
+			 "cannot load the BPF program (%s): Linux 5.15 or newer and enough memory (`ulimit "
+			 "-v`) are needed; `cudatap doctor` says more",
 			 strerror(-err));
 }
 
