@@ -37,6 +37,9 @@ struct thread {
 	struct thread_prefix prefix[THREAD_PREFIXES]; /* made once by each encoder, freed by the cache */
 };
 
+/** thread_drop_prefixes - free what encoders made for it; they make it anew */
+void thread_drop_prefixes(struct thread *thread);
+
 struct threads; /* the cache */
 
 struct threads *threads_new(void);

@@ -117,7 +117,7 @@ static void clear_slot(struct threads *threads, size_t hole)
 
 /* ---- entries ---- */
 
-static void drop_prefixes(struct thread *thread)
+void thread_drop_prefixes(struct thread *thread)
 {
 	for (int i = 0; i < THREAD_PREFIXES; i++) {
 		free(thread->prefix[i].data);
@@ -132,7 +132,7 @@ static void remove_entry(struct threads *threads, struct entry *entry)
 	threads->count--;
 	if (threads->last == entry)
 		threads->last = NULL;
-	drop_prefixes(&entry->thread);
+	thread_drop_prefixes(&entry->thread);
 	process_put(entry->thread.process);
 	free(entry);
 }
@@ -191,7 +191,7 @@ void threads_free(struct threads *threads)
 	for (size_t i = 0; i < threads->nslots; i++) {
 		if (!threads->slots[i])
 			continue;
-		drop_prefixes(&threads->slots[i]->thread);
+		thread_drop_prefixes(&threads->slots[i]->thread);
 		process_put(threads->slots[i]->thread.process);
 		free(threads->slots[i]);
 	}
@@ -218,7 +218,7 @@ int threads_learn(struct threads *threads, const struct rec_thread *rec)
 		list_append(&threads->known, entry);
 	}
 	thread = &entry->thread;
-	drop_prefixes(thread);
+	thread_drop_prefixes(thread);
 	thread->start_ns = rec->start_ns;
 	thread->process_start_ns = rec->process_start_ns;
 	thread->cgroup = rec->cgroup;
@@ -245,21 +245,21 @@ void threads_set_process(struct thread *thread, struct process *process)
 {
 	process_put(thread->process);
 	thread->process = process;
-	drop_prefixes(thread);
+	thread_drop_prefixes(thread);
 }
 
 void threads_renew(struct threads *threads, uint32_t tgid)
 {
 	for (size_t i = 0; i < threads->nslots; i++)
 		if (threads->slots[i] && threads->slots[i]->thread.pid_tgid >> 32 == tgid)
-			drop_prefixes(&threads->slots[i]->thread);
+			thread_drop_prefixes(&threads->slots[i]->thread);
 }
 
 void threads_renew_all(struct threads *threads)
 {
 	for (size_t i = 0; i < threads->nslots; i++)
 		if (threads->slots[i])
-			drop_prefixes(&threads->slots[i]->thread);
+			thread_drop_prefixes(&threads->slots[i]->thread);
 }
 
 void threads_forget(struct threads *threads, const struct rec_thread_exit *rec)

@@ -274,8 +274,7 @@ static int from_records(char *const *paths)
 	printf("second sink: reader %.0f ns/event with one, %.0f with two: %+.1f %% (goal: below 15 %%)\n",
 	       first, second, 100 * (second - first) / first);
 	encoder_free(p.encoder);
-	for (int i = 0; i < THREAD_PREFIXES; i++)
-		free(p.thread.prefix[i].data);
+	thread_drop_prefixes(&p.thread);
 	free(plans);
 	return 1e3 / all >= 1.5 && second < 1.15 * first ? 0 : 1;
 }

@@ -146,8 +146,7 @@ static void check(struct target *target, struct encoder *encoder, const struct c
 	if (!event)
 		abort();
 	json_decref(event);
-	for (int i = 0; i < THREAD_PREFIXES; i++)
-		free(thread.prefix[i].data);
+	thread_drop_prefixes(&thread);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

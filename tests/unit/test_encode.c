@@ -33,10 +33,7 @@ static const char *encode(const struct encoder_options *options, struct record *
 	len = encode_call(encoder, &call, thread, 1041, TS, out, &meta);
 	assert_true(len < sizeof(out));
 	out[len] = '\0';
-	for (int i = 0; i < THREAD_PREFIXES; i++) {
-		free(thread->prefix[i].data);
-		thread->prefix[i].data = NULL;
-	}
+	thread_drop_prefixes(thread);
 	encoder_free(encoder);
 	return out;
 }

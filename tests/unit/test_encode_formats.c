@@ -450,8 +450,7 @@ static void check_call(const struct call *call, uint64_t *random)
 	json_decref(json);
 	json_decref(ecs);
 	json_decref(otlp);
-	for (int i = 0; i < THREAD_PREFIXES; i++)
-		free(thread.prefix[i].data);
+	thread_drop_prefixes(&thread);
 }
 
 static void test_every_row(void **state)

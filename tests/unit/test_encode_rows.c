@@ -43,12 +43,6 @@ static struct thread random_thread(uint64_t *random)
 	return thread;
 }
 
-static void free_prefixes(struct thread *thread)
-{
-	for (int i = 0; i < THREAD_PREFIXES; i++)
-		free(thread->prefix[i].data);
-}
-
 static void check_line(struct encoder *encoder, const struct encoder_options *options,
 		       const struct call *call, uint64_t *random)
 {
@@ -88,7 +82,7 @@ static void check_line(struct encoder *encoder, const struct encoder_options *op
 	}
 	json_decref(actual);
 	json_decref(expected);
-	free_prefixes(&thread);
+	thread_drop_prefixes(&thread);
 }
 
 static void test_every_row(void **state)

@@ -80,8 +80,7 @@ static json_t *shown(const struct call *call)
 	assert_non_null(event);
 	value = json_incref(json_object_get(json_object_get(event, "args"), "nodeParams"));
 	json_decref(event);
-	for (int i = 0; i < THREAD_PREFIXES; i++)
-		free(thread.prefix[i].data);
+	thread_drop_prefixes(&thread);
 	encoder_free(encoder);
 	return value;
 }
