@@ -92,30 +92,41 @@ static int multi_link(const struct job *job, int side, size_t first, size_t n)
 	return link_create(&attr);
 }
 
-int capture_try_method(enum capture_method method)
+/* A link of this process, if any, on a file without functions, which fails. Returns how. */
+static int try_link(int prog, enum capture_method method, pid_t pid)
+{
+	uint64_t offset = 0;
+	struct link_create_attr attr = {
+		.prog_fd = prog,
+		.attach_type = capture_attach_types[method],
+		.multi = {.path = (uintptr_t) "/", .offsets = (uintptr_t)&offset, .cnt = 1, .pid = pid},
+	};
+	int link = link_create(&attr);
+
+	if (link >= 0)
+		close(link);
+	return link;
+}
+
+int capture_try_method(enum capture_method method, bool *ret_binds)
 {
 	static const struct bpf_insn nothing[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K},
 						  {.code = BPF_JMP | BPF_EXIT}};
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = capture_attach_types[method]);
-	uint64_t offset = 0;
-	struct link_create_attr attr = {
-		.attach_type = capture_attach_types[method],
-		.multi = {.path = (uintptr_t) "/", .offsets = (uintptr_t)&offset, .cnt = 1},
-	};
-	int prog, link;
+	int prog, result;
 
+	*ret_binds = true;
 	if (method == CAPTURE_CLASSIC)
 		return 0;
 	prog = bpf_prog_load(BPF_PROG_TYPE_KPROBE, NULL, "GPL", nothing, 2, &opts);
 	if (prog < 0)
 		return prog;
-	attr.prog_fd = prog;
-	link = link_create(&attr);
-	close(prog);
-	if (link >= 0)
-		close(link);
 	/* a directory has no functions, say the kernels that know the link; others do not look at it */
-	return link == -EBADF ? 0 : -EOPNOTSUPP;
+	result = try_link(prog, method, 0) == -EBADF ? 0 : -EOPNOTSUPP;
+	/* those that took the process for a thread did not know yet that none has this number */
+	*ret_binds = try_link(prog, method, -1) == -EINVAL;
+	close(prog);
+	return result;
 }
 
 /* A number from the uprobe PMU's sysfs files, such as "6" or "config:0". */

@@ -75,6 +75,10 @@ void capture_free(struct capture *capture);
 
 enum capture_method capture_method(const struct capture *capture);
 
+/** capture_binds - can probes be bound to a process, with all its threads? Else capture_attach() wants no
+ * pid, and the BPF program alone tells who is selected. */
+bool capture_binds(const struct capture *capture);
+
 /** capture_record - let the programs record, or make them return at once */
 void capture_record(struct capture *capture, bool on);
 

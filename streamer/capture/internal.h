@@ -32,6 +32,7 @@ struct capture {
 	struct bpf_object *object;
 	struct ring_buffer *ring, *names;
 	enum capture_method method;
+	bool binds;
 	bool sleepable; /* the programs of functions that bring names are */
 	const struct plan *plans;
 	uint64_t flush_ns;
@@ -65,8 +66,10 @@ extern const uint32_t capture_attach_types[CAPTURE_NMETHODS];
  *
  * Older kernels load programs for them all the same. Returns 0 or a negative errno: EPERM without the rights,
  * EOPNOTSUPP.
+ * @ret_binds: see capture_binds(). By Linux 6.10 a link of uprobe_multi that was bound to a process fired in
+ * its first thread alone.
  */
-int capture_try_method(enum capture_method method);
+int capture_try_method(enum capture_method method, bool *ret_binds);
 
 /** capture_need_files - raise the limit of open files as far as @more probes beside those there are, and
  * all else, need; what does not fit fails later, by itself */

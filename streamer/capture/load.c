@@ -161,7 +161,7 @@ static int load_with(struct capture *capture, const struct capture_options *opti
 	size_t i;
 	int err;
 
-	err = capture_try_method(attempt->method);
+	err = capture_try_method(attempt->method, &capture->binds);
 	if (err)
 		return err;
 	capture->ncpus = libbpf_num_possible_cpus();
@@ -289,6 +289,11 @@ void capture_free(struct capture *capture)
 enum capture_method capture_method(const struct capture *capture)
 {
 	return capture->method;
+}
+
+bool capture_binds(const struct capture *capture)
+{
+	return capture->binds;
 }
 
 void capture_record(struct capture *capture, bool on)

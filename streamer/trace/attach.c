@@ -95,7 +95,7 @@ static int attach_functions(struct trace *trace, unsigned id, const struct find_
 			    struct capture_attached *ret_result)
 {
 	/* probes that are bound to a process do not fire in its children */
-	bool bound = !trace->launch && !trace->config->processes.children;
+	bool bound = !trace->launch && !trace->config->processes.children && capture_binds(trace->capture);
 	size_t npids = bound ? trace->config->pids.n : 0, i;
 	int fd = trace->targets[id - 1].fd, err = -ESRCH, one_err;
 	struct capture_attached one;

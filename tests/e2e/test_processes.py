@@ -1,6 +1,7 @@
 """Whose calls are seen: a command with all its descendants, given processes, the whole host."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -145,6 +146,19 @@ def test_one_process(tmp_path, method):
     assert run.code == 0
     assert {call["pid"] for call in run.calls} == {wanted.pid}
     assert run.lost() == 0 and other.pid
+
+
+@pytest.mark.parametrize("method", ["session", "multi", "classic"])
+def test_every_thread_of_a_process(tmp_path, method):
+    """-p means the process: threads other than its first call here, which waits for them."""
+    slow = tap.environment({"FAKE_CUDA": "cudaMalloc:delay=2ms"})
+    with subprocess.Popen([tap.program("scenes"), "threads", "3", "100000000"], env=slow) as wanted:
+        with tap.running(["-p", wanted.pid, f"--probes={method}"], tmp_path) as running:
+            running.wait_for(lambda text: len(set(re.findall(r'"tid":(\d+),', text))) == 3, "calls of all three")
+            run = running.end()
+        wanted.kill()
+    assert len({call["tid"] for call in run.calls}) == 3
+    assert {call["pid"] for call in run.calls} == {wanted.pid} and wanted.pid not in {call["tid"] for call in run.calls}
 
 
 def test_several_processes(tmp_path):

@@ -125,6 +125,7 @@ static struct live *open_live(enum capture_method method, bool processes_change)
 		free(live);
 		live = NULL;
 	} else {
+		assert_true(capture_binds(live->capture) || method == CAPTURE_MULTI);
 		assert_int_equal(capture_attach(live->capture, fd, 1, &function, 1, 0, &attached), 0);
 		capture_record(live->capture, true);
 	}
