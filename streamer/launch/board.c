@@ -38,6 +38,8 @@ int board_receive(int listener, struct board_slot *slot)
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &slot->notif)) {
 		result = -errno;
 		atomic_store(&slot->since_ms, 0);
+	} else {
+		atomic_store(&slot->since_ms, board_now_ms()); /* it may have slept for it */
 	}
 	return result;
 }
@@ -57,6 +59,10 @@ void board_answer(int listener, struct board_slot *slot)
 bool board_is_valid(int listener, const struct board_slot *slot)
 {
 	uint64_t id = slot->notif.id;
+	int result;
 
-	return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+	do
+		result = ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id);
+	while (result && errno == EINTR);
+	return result == 0;
 }

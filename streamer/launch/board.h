@@ -41,7 +41,7 @@ enum { BOARD_NOBODY, BOARD_HOLDER, BOARD_WATCHDOG };
 struct board *board_new(void);
 void board_free(struct board *board);
 
-/** board_lock - become the receiver; false when the other side is */
+/** board_lock - become the receiver; false while the other side is */
 static inline bool board_lock(struct board *board, int who)
 {
 	int nobody = BOARD_NOBODY;
@@ -49,7 +49,12 @@ static inline bool board_lock(struct board *board, int who)
 	return atomic_compare_exchange_strong(&board->receiver, &nobody, who);
 }
 
-/** board_seize - become the receiver although the other side is: one that is stopped in between stays it */
+/**
+ * board_seize - become the receiver although the other side may be
+ * That is for one that cannot go on. Should it do so all the same, both may receive, and one of them sleeps
+ * in the kernel: the watchdog is woken by a timer, the hold thread by the next call, or by a signal at its
+ * end.
+ */
 static inline void board_seize(struct board *board, int who)
 {
 	atomic_store(&board->receiver, who);

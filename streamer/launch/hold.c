@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,9 @@
 enum {
 	WALK_EVERY_MS = 250, /* a process that loads 300 libraries shall not pay for 300 walks */
 	RETRY_MS = 5,        /* all slots taken */
-	JOIN_S = 2,          /* what the thread does between two polls takes far less */
+	LOCKED_US = 100,     /* the watchdog is at it */
+	JOIN_NS = 20000000,
+	WAKING = SIGURG, /* the signal, ignored by default */
 };
 
 struct hold {
@@ -177,8 +180,10 @@ static void receive_one(struct hold *hold, unsigned slot_id, uint64_t taken)
 	struct board_slot *slot = &board->slot[slot_id];
 	int result = -EAGAIN;
 
-	if (!board_lock(board, BOARD_HOLDER))
+	if (!board_lock(board, BOARD_HOLDER)) {
+		usleep(LOCKED_US);
 		return;
+	}
 	/* else that poll may be outdated and receiving would sleep */
 	if (taken == atomic_load(&board->taken))
 		result = board_receive(hold->listener, slot);
@@ -218,7 +223,7 @@ static void *hold_thread(void *arg)
 			break;
 		if (slot >= 0 && fd[1].revents & POLLIN) {
 			receive_one(hold, slot, taken);
-		} else if (fd[1].revents & (POLLHUP | POLLERR)) {
+		} else if (fd[1].revents & POLLHUP) { /* POLLERR: a signal came while the kernel looked */
 			hold_end(hold);
 			break;
 		}
@@ -354,20 +359,20 @@ int hold_handle(struct hold *hold, launch_file_fn fn, void *ctx)
 
 /* ---- beginning and end ---- */
 
-/*
- * Ends the thread. Returns false for one that sleeps in the kernel for a call which the watchdog received in
- * its place, cudatap being stopped at that very moment: it wakes with the next call or ends with cudatap.
- */
-static bool stop_thread(struct hold *hold)
+/* It may sleep in the kernel for a call which the watchdog received in its place: signals wake it. */
+static void stop_thread(struct hold *hold)
 {
 	struct timespec until;
 
-	if (!hold->has_thread)
-		return true;
 	eventfd_write(hold->stop, 1);
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += JOIN_S;
-	return pthread_timedjoin_np(hold->thread, NULL, &until) == 0;
+	for (;;) {
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += (until.tv_nsec + JOIN_NS) / 1000000000;
+		until.tv_nsec = (until.tv_nsec + JOIN_NS) % 1000000000;
+		if (!pthread_clockjoin_np(hold->thread, NULL, CLOCK_MONOTONIC, &until))
+			return;
+		pthread_kill(hold->thread, WAKING);
+	}
 }
 
 static void hold_destroy(struct hold *hold)
@@ -383,14 +388,21 @@ static void hold_destroy(struct hold *hold)
 	free(hold);
 }
 
+static void on_waking(int signal)
+{
+}
+
 static int start_thread(struct hold *hold)
 {
+	const struct sigaction waking = {.sa_handler = on_waking}; /* without SA_RESTART */
 	sigset_t all, old;
 	int result;
 
-	/* signals are the control thread's */
+	/* the other signals are the control thread's */
 	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
+	sigdelset(&all, WAKING);
+	sigaction(WAKING, &waking, NULL);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
 	result = pthread_create(&hold->thread, NULL, hold_thread, hold);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	hold->has_thread = result == 0;
@@ -439,17 +451,17 @@ int hold_start(int listener, const struct launch_options *options, struct hold *
 void hold_stop(struct hold *hold)
 {
 	unsigned slot;
-	bool ended, joined;
+	bool ended;
 
 	if (!hold)
 		return;
-	joined = stop_thread(hold);
+	if (hold->has_thread)
+		stop_thread(hold);
 	while (hold_take(hold, &slot, &ended))
 		board_answer(hold->listener, &hold->board->slot[slot]);
 	if (hold->handover >= 0)
 		eventfd_write(hold->handover, 1);
-	if (joined)
-		hold_destroy(hold);
+	hold_destroy(hold);
 }
 
 int hold_fd(const struct hold *hold)

@@ -35,8 +35,9 @@ struct launch {
 	struct hold *hold;
 	char why_not[160]; /* it is not held; empty: it is */
 	bool no_new_privs;
-	int exit_code;  /* -EAGAIN until it has ended */
-	int exec_errno; /* of a failed exec, once read */
+	struct launch_counts counts; /* once holding has ended */
+	int exit_code;               /* -EAGAIN until it has ended */
+	int exec_errno;              /* of a failed exec, once read */
 };
 
 /* ---- what it was like before ---- */
@@ -339,12 +340,22 @@ void launch_progress(struct launch *launch)
 
 void launch_counts(const struct launch *launch, struct launch_counts *ret_counts)
 {
-	*ret_counts = (struct launch_counts){0};
+	*ret_counts = launch->counts;
 	if (launch->hold)
 		hold_counts(launch->hold, ret_counts);
 }
 
 /* ---- the end ---- */
+
+void launch_end_hold(struct launch *launch)
+{
+	if (!launch || !launch->hold)
+		return;
+	hold_counts(launch->hold, &launch->counts);
+	hold_stop(launch->hold);
+	launch->hold = NULL;
+	snprintf(launch->why_not, sizeof(launch->why_not), "holding has ended");
+}
 
 int launch_wait_fd(const struct launch *launch)
 {
@@ -387,7 +398,7 @@ void launch_free(struct launch *launch)
 {
 	if (!launch)
 		return;
-	hold_stop(launch->hold);
+	launch_end_hold(launch);
 	if (launch->gone || launch->exit_code != -EAGAIN) {
 		if (launch->exit_code == -EAGAIN)
 			launch_reap(launch);

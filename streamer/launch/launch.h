@@ -184,6 +184,10 @@ struct launch_counts {
 /** launch_counts - what happened so far; all 0 without a filter */
 void launch_counts(const struct launch *launch, struct launch_counts *ret_counts);
 
+/** launch_end_hold - who is held goes on, and nobody is held any more: there are no probes to wait for. NULL
+ * is fine. */
+void launch_end_hold(struct launch *launch);
+
 /** launch_wait_fd - a pidfd of the child, readable at its end */
 int launch_wait_fd(const struct launch *launch);
 /** launch_reap - its exit status as a shell would say it (128 + signal when killed);

@@ -128,14 +128,14 @@ static void wake_every(int ms)
 	setitimer(ITIMER_REAL, &time, NULL);
 }
 
-/* Answers what waits in the listener. Returns how many. */
+/* Answers what waits in the listener, so much at a time that there is time to look up. Returns how many. */
 static unsigned answer_waiting(struct watchdog *w)
 {
 	struct board_slot slot = {0};
 	unsigned n = 0;
 
 	wake_every(LOOK_MS);
-	while (listener_has(w->listener, POLLIN))
+	for (int i = 0; i < BOARD_SLOTS && listener_has(w->listener, POLLIN); i++)
 		if (board_receive(w->listener, &slot) == 0) {
 			board_answer(w->listener, &slot);
 			n++;
@@ -164,7 +164,8 @@ static void answer_slots(struct watchdog *w, uint64_t age_ms, _Atomic uint64_t *
 	for (unsigned i = 0; i < BOARD_SLOTS; i++) {
 		uint64_t since = atomic_load(&w->board->slot[i].since_ms);
 
-		stuck = stuck || (since && waited_ms(w, since, now) >= age_ms);
+		/* without an id nothing has been received into it */
+		stuck = stuck || (since && w->board->slot[i].notif.id && waited_ms(w, since, now) >= age_ms);
 	}
 	for (unsigned i = 0; stuck && i < BOARD_SLOTS; i++) {
 		struct board_slot *slot = &w->board->slot[i];
@@ -184,8 +185,10 @@ static void answer_slots(struct watchdog *w, uint64_t age_ms, _Atomic uint64_t *
 /* cudatap lives but does not receive what waits: do it in its place, and count. */
 static void take_over(struct watchdog *w, _Atomic uint64_t *counter)
 {
-	unsigned n = answer_waiting(w);
+	unsigned n;
 
+	board_seize(w->board, BOARD_WATCHDOG);
+	n = answer_waiting(w);
 	atomic_fetch_add(&w->board->taken, 1); /* what the holder's poll found may be gone */
 	board_unlock(w->board, BOARD_WATCHDOG);
 	atomic_fetch_add(counter, n);
@@ -252,21 +255,27 @@ static bool is_hung(struct watchdog *w, bool waits)
 	return true;
 }
 
-/* Lets go what is held for too long. Returns whether something still is. */
-static bool look(struct watchdog *w)
+/*
+ * Lets go what is held for too long. Returns whether something still is.
+ * @before: what the look before returned; what came since then is too new to judge: its time may not be
+ * written yet
+ */
+static bool look(struct watchdog *w, bool before)
 {
 	bool waits = listener_has(w->listener, POLLIN), held = waits || listener_has(w->listener, POLLOUT);
 
 	if (held && stays_stopped(w)) {
-		board_seize(w->board, BOARD_WATCHDOG);
-		take_over(w, &w->board->stopped);
 		answer_slots(w, 0, &w->board->stopped);
+		take_over(w, &w->board->stopped);
+		w->waits_ms = 0;
 		return false;
 	}
-	if (is_hung(w, waits) && board_lock(w->board, BOARD_WATCHDOG))
+	if (is_hung(w, waits))
 		take_over(w, &w->board->overdue);
-	if (held)
+	if (held && before)
 		answer_slots(w, w->patience_ms, &w->board->overdue);
+	if (!held)
+		w->seen_stopped = false;
 	return held;
 }
 
@@ -282,7 +291,7 @@ static void watch(struct watchdog *w)
 		case WAITED_TRACER:
 			return;
 		case WAITED:
-			held = look(w);
+			held = look(w, held);
 		}
 	}
 }
@@ -294,7 +303,7 @@ static void answer_for_ever(struct watchdog *w)
 		struct pollfd fd = {.fd = w->listener, .events = POLLIN};
 
 		answer_waiting(w);
-		if (poll(&fd, 1, -1) == 1 && fd.revents & (POLLHUP | POLLERR | POLLNVAL))
+		if (poll(&fd, 1, -1) == 1 && fd.revents & (POLLHUP | POLLNVAL))
 			_exit(0);
 	}
 }

@@ -191,25 +191,33 @@ static void show_held_file(void *ctx, pid_t pid, int fd, const char *path)
 	targets_show(ctx, pid, fd, path);
 }
 
-/* What the watchdog has let go in our place. */
+/* What went on without having been looked at: each kind is told of once. */
 static void say_unseen(struct trace *trace)
 {
-	struct launch_counts counts;
+	struct launch_counts counts = {0}, *before = &trace->unseen;
+	const struct {
+		uint64_t *now, *before;
+		const char *text;
+	} kinds[] = {
+		{&counts.overdue, &before->overdue,
+		 "a process was held for more than 10 s and goes on before its libraries are probed"},
+		{&counts.stopped, &before->stopped,
+		 "cudatap was stopped (SIGSTOP): what programs loaded meanwhile was not probed"},
+		{&counts.unopened, &before->unopened,
+		 "a file that a process mapped could not be looked into and is not probed"},
+		{&counts.foreign, &before->foreign,
+		 "a process outside of this pid namespace is not followed, its libraries are not probed"},
+	};
 
 	if (!trace->launch)
 		return;
 	launch_counts(trace->launch, &counts);
-	if (counts.overdue > trace->overdue)
-		log_msg("a process was held for more than %d s and goes on before its libraries are probed: "
-			"calls may be missed",
-			LAUNCH_PATIENCE_MS / 1000);
-	if (counts.stopped > trace->stopped)
-		log_msg("cudatap was stopped (SIGSTOP): what programs loaded meanwhile was not probed, calls "
-			"may "
-			"be missed");
-	trace->incomplete |= counts.overdue || counts.stopped;
-	trace->overdue = counts.overdue;
-	trace->stopped = counts.stopped;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (*kinds[i].now && !*kinds[i].before)
+			log_msg("%s: calls may be missed", kinds[i].text);
+		trace->incomplete |= *kinds[i].now > 0;
+	}
+	*before = counts;
 }
 
 static void on_held(struct trace *trace, uint32_t index)

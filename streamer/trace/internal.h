@@ -56,10 +56,10 @@ struct trace {
 	uint64_t unsettled_ns;    /* CLOCK_MONOTONIC: first change that has not been read; 0: there is none */
 	int retire_fd;            /* timer: take off probes that nobody wants */
 	uint64_t retire_ns;       /* what it was set to */
-	uint64_t overdue, stopped; /* held calls that went on unseen so far, see launch_counts */
-	int orphans_fd;            /* timer: look whether children are left */
-	int release_fd;            /* timer: look for files that nobody maps any more */
-	bool releasing;            /* it is set */
+	struct launch_counts unseen; /* what went on without so far, and was told of */
+	int orphans_fd;              /* timer: look whether children are left */
+	int release_fd;              /* timer: look for files that nobody maps any more */
+	bool releasing;              /* it is set */
 	int epoll_fd, signal_fd, duplicate_fds[2];
 	int changes_fd; /* inotify: files with probes are written to */
 	int *pid_fds;   /* of -p, -1 when ended */

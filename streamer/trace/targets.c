@@ -128,8 +128,10 @@ static void show(struct trace *trace, const struct candidate *found)
 		candidate.path = name;
 	}
 	err = look(trace, &candidate);
-	if (err < 0 && err != FIND_NO_CUDA && find_looks_like_cuda(candidate.path))
+	if (err < 0 && err != FIND_NO_CUDA && find_looks_like_cuda(candidate.path)) {
 		log_msg("%s: not traced: %s", candidate.path, find_error_text(err));
+		trace->incomplete = true;
+	}
 }
 
 void targets_show(struct trace *trace, pid_t pid, int fd, const char *path)

@@ -133,6 +133,7 @@ static int start_command(struct trace *trace)
 		log_msg("the command is not held while its libraries are probed (%s): first calls into a "
 			"library may be missed",
 			launch_held(trace->launch));
+	trace->incomplete |= launch_held(trace->launch) && options.hold;
 	if (launch_note(trace->launch) && !trace->cli->quiet)
 		log_msg("%s", launch_note(trace->launch));
 	return 0;
@@ -323,6 +324,7 @@ static void end(struct trace *trace)
 	uint64_t lost;
 
 	capture_record(trace->capture, false);
+	launch_end_hold(trace->launch);
 	capture_detach_all(trace->capture);
 	if (capture_method(trace->capture) == CAPTURE_CLASSIC)
 		usleep(20000); /* the probes are still being closed: let programs under way end */
@@ -358,8 +360,11 @@ int trace_run(struct config *config, const struct config_strings *paths, const s
 		reload_watch(&trace, paths);
 		control_loop(&trace);
 	} else if (trace.started) {
+		launch_free(trace.launch);
+		trace.launch = NULL;
 		trace.stop_reason = "failed";
 		trace.exit_code = code;
+		trace.signals = 2; /* nobody waits for the sinks */
 	}
 	if (trace.started) {
 		end(&trace);

@@ -1,7 +1,9 @@
 """How a run ends: signals, a closed pipe, the last process gone."""
 
+import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -176,3 +178,25 @@ def test_hangup_reopens(tmp_path):
         loop.wait()
     run = tap.Result(old.read_text() + path.read_text(), 0, "", "")
     assert run.stop["calls"]["emitted"] == len(run.calls) and run.lost() == 0
+
+
+def test_nobody_is_held_while_sinks_end(tmp_path):
+    """Whoever outlives the command goes on at once: there are no probes to wait for, though a sink has much to write."""
+    daemon = ("import ctypes, os, sys, time\nparent = os.getppid()\nwhile os.getppid() == parent: time.sleep(0.01)\n"
+              "time.sleep(0.3)\nbegun = time.monotonic()\nctypes.CDLL(sys.argv[1])\n"
+              "open(sys.argv[2], 'w').write(f'{time.monotonic() - begun}\\n')")
+    script = ("import ctypes, subprocess, sys\nnull = subprocess.DEVNULL\n"
+              "subprocess.Popen([sys.executable, '-c', *sys.argv[1:4]], start_new_session=True, stdout=null, stderr=null)\n"
+              "library = ctypes.CDLL(sys.argv[4])\nfor _ in range(5000): library.cudaMemset(None, 1, ctypes.c_size_t(1))")
+    late, took = shutil.copy(tap.FAKE / "libcudart.so.12", tmp_path / "late.so"), tmp_path / "took"
+    with subprocess.Popen([tap.CUDATAP, "--", sys.executable, "-c", script, daemon, late, took,
+                           tap.FAKE / "libcudart.so.13"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          env=tap.environment()) as process:
+        end = time.monotonic() + tap.TIMEOUT
+        while not (took.exists() and took.read_text().endswith("\n")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert process.poll() is None, "there was nothing left to write"
+        process.stdout.close()
+        process.wait(tap.TIMEOUT)
+    assert float(took.read_text()) < 1

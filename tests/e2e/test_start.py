@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 import tap
@@ -96,6 +97,30 @@ def test_start_that_fails(tmp_path, words):
     assert [event["type"] for event in events] == ["start", "stop"]
     assert events[-1]["reason"] == "failed" and events[-1].get("exit_code") == (2 if words else None)
     tap.check_conservation(events[-1])
+
+
+def test_start_that_fails_beside_a_dead_receiver(tmp_path):
+    """A mistake is told at once: nobody waits for a sink that cannot deliver, the command's process neither."""
+    (tmp_path / "library.so").write_text("no ELF")
+    path = tap.config(tmp_path, f"libraries: [{tmp_path}/library.so]\n")
+    begun = time.monotonic()
+    done = tap.run_plain("-c", path, "-o", "syslog+tcp://127.0.0.1:9", "--", "touch", tmp_path / "begun")
+    assert done.returncode == 2 and "not an ELF file" in done.stderr and not (tmp_path / "begun").exists()
+    assert time.monotonic() - begun < 4  # half of what sinks get at the end
+
+
+def test_fail_on_what_was_not_probed(tmp_path):
+    """--fail-on-loss: a damaged library, and a command that cannot be held, for which calls may have been missed."""
+    damaged = tmp_path / "libcudart.so.12"
+    damaged.write_bytes((tap.FAKE / "libcudart.so.12").read_bytes()[:200000])
+    path = tap.config(tmp_path, f"libraries: [{tap.FAKE}/libcudart.so.13]\n")
+    script = ("import mmap, os, sys\nfd = os.open(sys.argv[1], os.O_RDONLY)\n"
+              "mmap.mmap(fd, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)")
+    inner = [tap.CUDATAP, "--fail-on-loss", "-o", tmp_path / "inner.jsonl", "--", "true"]
+    for code, words in ((3, [sys.executable, "-c", script, damaged]), (3, inner), (0, ["true"])):
+        done = tap.run_plain("--fail-on-loss", "-o", tmp_path / "x.jsonl", "--", *words)
+        assert done.returncode == code, done
+    assert tap.run_plain("--fail-on-loss", "-c", path, "-o", tmp_path / "x.jsonl", "--", "true").returncode == 0
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["list", "functions"], ["list", "libraries", "--json"],

@@ -294,6 +294,15 @@ static int do_daemon(char **arg)
 	return do_verb(arg);
 }
 
+/* quiet MILLISECONDS VERB...: does it after so long */
+static int do_quiet(char **arg)
+{
+	struct timespec t = {atol(arg[0]) / 1000, atol(arg[0]) % 1000 * 1000000};
+
+	nanosleep(&t, NULL);
+	return do_verb(arg + 1);
+}
+
 static void on_alarm(int sig)
 {
 	(void)sig;
@@ -319,11 +328,11 @@ static const struct {
 	const char *name;
 	int (*run)(char **arg);
 } verbs[] = {
-	{"dlopen", do_dlopen}, {"storm", do_storm},   {"flip", do_flip},   {"jit", do_jit},
-	{"vfork", do_vfork},   {"spawn", do_spawn},   {"fexec", do_fexec}, {"execat", do_execat},
-	{"self", do_self},     {"nnp", do_nnp},       {"fds", do_fds},     {"ids", do_ids},
-	{"limits", do_limits}, {"raise", do_raise},   {"exit", do_exit},   {"maps", do_maps},
-	{"daemon", do_daemon}, {"alarms", do_alarms},
+	{"dlopen", do_dlopen}, {"storm", do_storm},   {"flip", do_flip},     {"jit", do_jit},
+	{"vfork", do_vfork},   {"spawn", do_spawn},   {"fexec", do_fexec},   {"execat", do_execat},
+	{"self", do_self},     {"nnp", do_nnp},       {"fds", do_fds},       {"ids", do_ids},
+	{"limits", do_limits}, {"raise", do_raise},   {"exit", do_exit},     {"maps", do_maps},
+	{"quiet", do_quiet},   {"daemon", do_daemon}, {"alarms", do_alarms},
 };
 
 static int do_verb(char **arg)

@@ -332,10 +332,10 @@ __attribute__((unused)) static int rig_main(int argc, char **argv)
 		fprintf(stderr, "%s\n", error);
 		return 125;
 	}
+	launch_go(launch); /* said once it is done: tests wait for it */
 	fprintf(stderr, launch_held(launch) ? "not held: %s\n" : "held\n", launch_held(launch));
 	if (launch_note(launch))
 		fprintf(stderr, "note: %s\n", launch_note(launch));
-	launch_go(launch);
 	code = rig_serve(launch, &tracer, tree);
 	launch_free(launch);
 	for (unsigned i = 0; files && i < tracer.nfiles; i++)

@@ -3,8 +3,12 @@
 #include "test_launch.h"
 
 #include <dirent.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 
 #include "../../streamer/launch/mappings.h"
 
@@ -90,6 +94,23 @@ static pid_t start_tracer(const char *format, ...)
 		_exit(127);
 	}
 	return pid;
+}
+
+/* So many ms after the command was let go. */
+static void wait_begun(int ms)
+{
+	bool begun = false;
+
+	for (int i = 0; i < 1000 && !begun; i++) {
+		char *text = rig_read(RIG("err"));
+
+		begun = strstr(text, "held\n");
+		free(text);
+		if (!begun)
+			sleep_ms(10);
+	}
+	assert_true(begun);
+	sleep_ms(ms);
 }
 
 static int end_of(pid_t pid)
@@ -239,7 +260,7 @@ static void test_hung_tracer(void **state)
 	kill(pid, SIGKILL);
 	end_of(pid);
 	pid = start_tracer("-p 300 -- %s maps %s %s 3000", RIG("do"), RIG("out"), RIG("mark.so"));
-	sleep_ms(500);
+	wait_begun(300);
 	kill(pid, SIGSTOP);
 	assert_mapped_without_failure(20000);
 	kill(pid, SIGCONT);
@@ -247,7 +268,7 @@ static void test_hung_tracer(void **state)
 	/* and one that was stopped for a while holds again */
 	pid = start_tracer("-p 200 -f %s -- sh -c '%s maps %s %s 1500 && %s dlopen %s 1'", RIG("files"),
 			   RIG("do"), RIG("out"), RIG("mark.so"), RIG("do"), RIG("mark2.so"));
-	sleep_ms(400);
+	wait_begun(200);
 	kill(pid, SIGSTOP);
 	sleep_ms(700);
 	kill(pid, SIGCONT);
@@ -265,7 +286,7 @@ static void test_stopped_tracer(void **state)
 	pid_t pid = start_tracer("-- %s maps %s %s 1500", RIG("do"), RIG("out"), RIG("mark.so"));
 	double begun = now_s();
 
-	sleep_ms(500);
+	wait_begun(300);
 	kill(pid, SIGSTOP);
 	assert_mapped_without_failure(20000);
 	assert_true(now_s() - begun < LAUNCH_PATIENCE_MS / 1000.0);
@@ -281,7 +302,7 @@ static void test_stopped_at_any_moment(void **state)
 	pid_t pid = start_tracer("-- %s maps %s %s %d", RIG("do"), RIG("out"), RIG("mark.so"),
 				 500 + STOPS * (STOPPED_MS + RUNNING_MS));
 
-	sleep_ms(500);
+	wait_begun(200);
 	for (int i = 0; i < STOPS; i++) {
 		sleep_ms(RUNNING_MS + i);
 		kill(pid, SIGSTOP);
@@ -290,6 +311,85 @@ static void test_stopped_at_any_moment(void **state)
 	}
 	assert_in_range(assert_mapped_without_failure(20000), 0, STOPPED_MS * 3 / 5);
 	assert_int_equal(end_of(pid), 0);
+	assert_true(watchdog_gone_within(10000));
+}
+
+/* The thread of the tracer that receives; 0: none. */
+static pid_t find_hold_thread(pid_t pid)
+{
+	char path[300], *comm;
+	struct dirent *entry;
+	pid_t found = 0;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	while (tasks && (entry = readdir(tasks))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", pid, entry->d_name);
+		comm = rig_read(path);
+		if (strcmp(comm, "hold\n") == 0)
+			found = atoi(entry->d_name);
+		free(comm);
+	}
+	if (tasks)
+		closedir(tasks);
+	return found;
+}
+
+/* Pauses the thread as it is about to receive: it has the right to, and the kernel has not begun. */
+static pid_t pause_receiver(pid_t pid)
+{
+	pid_t tid = find_hold_thread(pid);
+	struct __ptrace_syscall_info info;
+	int status;
+
+	assert_int_not_equal(tid, 0);
+	assert_int_equal(ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD), 0);
+	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+	for (;;) {
+		assert_int_equal(waitpid(tid, &status, __WALL), tid);
+		if (WIFSTOPPED(status) && WSTOPSIG(status) == (SIGTRAP | 0x80) &&
+		    ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0 &&
+		    info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_ioctl &&
+		    info.entry.args[1] == SECCOMP_IOCTL_NOTIF_RECV)
+			return tid;
+		ptrace(PTRACE_SYSCALL, tid, 0, 0);
+	}
+}
+
+/* a tracer that does not run, though no job control stopped it: nobody waits longer than the patience */
+static void test_frozen_receiver(void **state)
+{
+	pid_t pid = start_tracer("-p 300 -- %s maps %s %s 1500", RIG("do"), RIG("out"), RIG("mark.so")), tid;
+
+	wait_begun(300);
+	tid = pause_receiver(pid);
+	assert_in_range(assert_mapped_without_failure(20000), 250, 3000);
+	ptrace(PTRACE_DETACH, tid, 0, 0);
+	assert_int_equal(end_of(pid), 0);
+	assert_true(watchdog_gone_within(10000));
+}
+
+/* what it was about to receive was answered while it was stopped: it sleeps in the kernel until the next
+ * call, which is held like any other */
+static void test_late_receiver(void **state)
+{
+	pid_t pid =
+		start_tracer("-p 400 -f %s -- sh -c '%s quiet 3000 dlopen %s 1 & %s maps %s %s 1200; wait'",
+			     RIG("files"), RIG("do"), RIG("mark2.so"), RIG("do"), RIG("out"), RIG("mark.so"));
+	pid_t tid;
+	char *text;
+
+	wait_begun(200);
+	tid = pause_receiver(pid);
+	kill(pid, SIGSTOP);
+	assert_in_range(assert_mapped_without_failure(20000), 0, 350);
+	kill(pid, SIGCONT);
+	ptrace(PTRACE_DETACH, tid, 0, 0);
+	assert_int_equal(end_of(pid), 0);
+	text = rig_read(RIG("files"));
+	assert_non_null(strstr(text, "mark2.so"));
+	free(text);
 	assert_true(watchdog_gone_within(10000));
 }
 
@@ -384,6 +484,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_hung_tracer),
 		cmocka_unit_test(test_stopped_tracer),
 		cmocka_unit_test(test_stopped_at_any_moment),
+		cmocka_unit_test(test_frozen_receiver),
+		cmocka_unit_test(test_late_receiver),
 		cmocka_unit_test(test_slow_callback),
 		cmocka_unit_test(test_slow_but_getting_on),
 		cmocka_unit_test(test_killed_while_held),
