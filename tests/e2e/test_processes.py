@@ -195,9 +195,11 @@ def test_new_library_on_the_host(tmp_path):
     with tap.running([], tmp_path) as running:
         running.wait_started()
         script = CTYPES.replace("for i", "import time\nfor i").replace("(i + 1)) == 0", "(i + 1)) == 0; time.sleep(.01)")
-        process = subprocess.Popen([sys.executable, "-c", script, str(copy), "100"],
-                                   env=tap.environment({"FAKE_CUDA_NESTED": "0"}))  # by a real libcuda, that is
+        # not nested: by a real libcuda, that is; for as long as a host with many libraries takes to probe them first
+        process = subprocess.Popen([sys.executable, "-c", script, str(copy), "100000"],
+                                   env=tap.environment({"FAKE_CUDA_NESTED": "0"}))
         running.wait_for(lambda text: calls_by(text, process.pid) > 20, "calls into the new file")
+        process.kill()
         process.wait()
         run = running.end()
     attach, = [event for event in run.attached if event["path"] == str(copy)]
