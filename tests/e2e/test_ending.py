@@ -182,11 +182,12 @@ def test_hangup_reopens(tmp_path):
 
 def test_nobody_is_held_while_sinks_end(tmp_path):
     """Whoever outlives the command goes on at once: there are no probes to wait for, though a sink has much to write."""
-    daemon = ("import ctypes, os, sys, time\nparent = os.getppid()\nwhile os.getppid() == parent: time.sleep(0.01)\n"
+    daemon = ("import ctypes, os, sys, time\nwhile os.getppid() == int(sys.argv[3]): time.sleep(0.01)\n"
               "time.sleep(0.3)\nbegun = time.monotonic()\nctypes.CDLL(sys.argv[1])\n"
               "open(sys.argv[2], 'w').write(f'{time.monotonic() - begun}\\n')")
-    script = ("import ctypes, subprocess, sys\nnull = subprocess.DEVNULL\n"
-              "subprocess.Popen([sys.executable, '-c', *sys.argv[1:4]], start_new_session=True, stdout=null, stderr=null)\n"
+    script = ("import ctypes, os, subprocess, sys\nnull = subprocess.DEVNULL\n"
+              "subprocess.Popen([sys.executable, '-c', *sys.argv[1:4], str(os.getpid())], start_new_session=True, stdout=null,"
+              " stderr=null)\n"
               "library = ctypes.CDLL(sys.argv[4])\nfor _ in range(5000): library.cudaMemset(None, 1, ctypes.c_size_t(1))")
     late, took = shutil.copy(tap.FAKE / "libcudart.so.12", tmp_path / "late.so"), tmp_path / "took"
     with subprocess.Popen([tap.CUDATAP, "--", sys.executable, "-c", script, daemon, late, took,
