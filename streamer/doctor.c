@@ -16,7 +16,6 @@
 #include "capture/capture.h"
 #include "find/find.h"
 #include "find/list.h"
-#include "log.h"
 #include "rights.h"
 #include "verbs.h"
 

@@ -66,8 +66,8 @@ extern const uint32_t capture_attach_types[CAPTURE_NMETHODS];
  *
  * Older kernels load programs for them all the same. Returns 0 or a negative errno: EPERM without the rights,
  * EOPNOTSUPP.
- * @ret_binds: see capture_binds(). By Linux 6.10 a link of uprobe_multi that was bound to a process fired in
- * its first thread alone.
+ * @ret_binds: see capture_binds(). Before Linux 6.10 a link of uprobe_multi that is bound to a process fires
+ * in its first thread alone.
  */
 int capture_try_method(enum capture_method method, bool *ret_binds);
 

@@ -2,6 +2,7 @@
 #include "board.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -27,6 +28,17 @@ uint64_t board_now_ms(void)
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	return (uint64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void do_nothing(int signal)
+{
+}
+
+void board_wake_by(int signal)
+{
+	const struct sigaction action = {.sa_handler = do_nothing}; /* without SA_RESTART */
+
+	sigaction(signal, &action, NULL);
 }
 
 int board_receive(int listener, struct board_slot *slot)

@@ -66,6 +66,10 @@ static inline void board_unlock(struct board *board, int who)
 	atomic_compare_exchange_strong(&board->receiver, &who, BOARD_NOBODY);
 }
 
+/** board_wake_by - let the signal do nothing but interrupt: a receiver that came too late sleeps in the
+ * kernel */
+void board_wake_by(int signal);
+
 /** board_now_ms - the clock of since_ms */
 uint64_t board_now_ms(void);
 

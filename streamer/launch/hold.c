@@ -388,20 +388,15 @@ static void hold_destroy(struct hold *hold)
 	free(hold);
 }
 
-static void on_waking(int signal)
-{
-}
-
 static int start_thread(struct hold *hold)
 {
-	const struct sigaction waking = {.sa_handler = on_waking}; /* without SA_RESTART */
 	sigset_t all, old;
 	int result;
 
 	/* the other signals are the control thread's */
 	sigfillset(&all);
 	sigdelset(&all, WAKING);
-	sigaction(WAKING, &waking, NULL);
+	board_wake_by(WAKING);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	result = pthread_create(&hold->thread, NULL, hold_thread, hold);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -177,8 +177,8 @@ static int fork_child(struct launch *launch, struct child_plan *plan)
 	return result;
 }
 
-/* Undoes fork_child(). A child that has not been let go ends when its socket closes, unless others still have
- * the socket: with descriptors short the watchdog may. */
+/* Undoes fork_child(). A child that has not been let go ends by itself once nobody has its socket any more;
+ * it is not left to that. */
 static void drop_child(struct launch *launch)
 {
 	if (launch->socket >= 0)

@@ -87,19 +87,13 @@ static void ask_for_mercy(void)
 	close(fd);
 }
 
-/* It is enough that a receiver's sleep is interrupted. */
-static void on_alarm(int signal)
-{
-}
-
 static int detach(struct watchdog *w)
 {
-	const struct sigaction woken = {.sa_handler = on_alarm}; /* without SA_RESTART */
 	sigset_t all;
 
 	sigfillset(&all);
 	sigdelset(&all, SIGALRM);
-	sigaction(SIGALRM, &woken, NULL);
+	board_wake_by(SIGALRM);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	setsid();
 	prctl(PR_SET_NAME, "cudatap-hold");
@@ -216,18 +210,18 @@ static bool stays_stopped(struct watchdog *w)
 enum waited { WAITED, WAITED_TRACER, WAITED_TREE };
 
 /*
- * Waits for an end, or for a call to be held. A call that is answered at once may go unseen; one that
- * stays open does not.
+ * Waits for an end, or for a call to be held; where one is already, for the time of the next look. A call
+ * that is answered at once may go unseen; one that stays open does not.
  */
-static enum waited wait_for(struct watchdog *w, bool for_calls, int timeout_ms)
+static enum waited wait_on(struct watchdog *w, bool held)
 {
 	struct pollfd fd[] = {
 		{.fd = w->tracer, .events = POLLIN},
 		{.fd = w->handover, .events = POLLIN},
-		{.fd = w->listener, .events = for_calls ? POLLIN | POLLOUT : 0},
+		{.fd = w->listener, .events = held ? 0 : POLLIN | POLLOUT},
 	};
 
-	while (poll(fd, 3, timeout_ms) < 0)
+	while (poll(fd, 3, held ? LOOK_MS : -1) < 0)
 		;
 	if (fd[2].revents & POLLHUP)
 		return WAITED_TREE;
@@ -285,7 +279,7 @@ static void watch(struct watchdog *w)
 	bool held = false;
 
 	for (;;) {
-		switch (wait_for(w, !held, held ? LOOK_MS : -1)) {
+		switch (wait_on(w, held)) {
 		case WAITED_TREE:
 			_exit(0);
 		case WAITED_TRACER:

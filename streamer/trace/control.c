@@ -209,6 +209,7 @@ static void say_unseen(struct trace *trace)
 		 "a process outside of this pid namespace is not followed, its libraries are not probed"},
 	};
 
+	_Static_assert(LAUNCH_PATIENCE_MS == 10000, "the text says so");
 	if (!trace->launch)
 		return;
 	launch_counts(trace->launch, &counts);

@@ -132,9 +132,7 @@ def reloading(tmp_path, text, **options):
     try:
         yield running
     finally:
-        if running.tap.process.poll() is None:
-            running.tap.process.kill()
-            running.tap.process.wait()
+        running.tap.abandon()
 
 
 HEAD = "libraries: [DIR/libcudart.so.13]\nring: {size: 64MiB}\n"

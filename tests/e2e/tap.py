@@ -176,6 +176,12 @@ class Running:
             raise AssertionError(f"cudatap did not end in {timeout} s; stderr: {self.err_path.read_text()}") from None
         return Result(self.text(), code, self.out_path.read_text(), self.err_path.read_text(), complete)
 
+    def abandon(self):
+        """Does not let it live on after a test that has failed."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
 
 @contextlib.contextmanager
 def running(arguments, tmp_path, **options):
@@ -183,9 +189,7 @@ def running(arguments, tmp_path, **options):
     try:
         yield tap
     finally:
-        if tap.process.poll() is None:
-            tap.process.kill()
-            tap.process.wait()
+        tap.abandon()
 
 
 def trace(tmp_path, *words, options=(), env=None, timeout=TIMEOUT, events="file"):
