@@ -1,9 +1,9 @@
 /*
  * Compression of old generations, off the way of events: a thread of low
- * priority looks into the directory and compresses what is older than the
- * newest one, under a hidden name that becomes visible when it is complete.
- * Generations may be renamed meanwhile; at the end the file is found again by
- * its inode.
+ * priority (while nobody waits for its end) looks into the directory and
+ * compresses what is older than the newest one, under a hidden name that
+ * becomes visible when it is complete. Generations may be renamed meanwhile; at
+ * the end the file is found again by its inode.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +25,7 @@ struct packer {
 	enum file_compress how;
 	pthread_t thread;
 	bool started;
+	pid_t tid; /* 0 until it runs */
 	atomic_bool stop;
 	pthread_mutex_t names; /* held while generations are renamed */
 	pthread_mutex_t lock;  /* guards the rest */
@@ -32,6 +33,12 @@ struct packer {
 	char current[NAME_MAX + 1];
 	bool wanted, busy, ending;
 };
+
+/* Of one thread: Linux takes its id for a process's. */
+static void set_priority(pid_t tid, int priority)
+{
+	setpriority(PRIO_PROCESS, (id_t)tid, priority);
+}
 
 /* ---- one file ---- */
 
@@ -161,9 +168,10 @@ static void *packer_main(void *arg)
 	struct packer *packer = arg;
 	char current[NAME_MAX + 1];
 
-	/* of this thread alone: Linux takes its id for a process's */
-	setpriority(PRIO_PROCESS, (id_t)gettid(), LOWEST_PRIORITY);
 	pthread_mutex_lock(&packer->lock);
+	packer->tid = gettid();
+	if (!packer->ending)
+		set_priority(packer->tid, LOWEST_PRIORITY);
 	while (packer->wanted || !packer->ending) {
 		if (!packer->wanted) {
 			pthread_cond_wait(&packer->changed, &packer->lock);
@@ -251,6 +259,9 @@ static void wait_idle(struct packer *packer, uint64_t deadline_ns)
 		ts.tv_sec = INT_MAX;
 	pthread_mutex_lock(&packer->lock);
 	packer->ending = true;
+	/* now somebody waits for it; who has not the right to say so waits longer */
+	if (packer->tid)
+		set_priority(packer->tid, getpriority(PRIO_PROCESS, (id_t)gettid()));
 	pthread_cond_broadcast(&packer->changed);
 	while (packer->wanted || packer->busy)
 		if (pthread_cond_timedwait(&packer->changed, &packer->lock, &ts))

@@ -24,8 +24,8 @@ run() {
 	report=$1
 	shift
 	# shellcheck disable=SC2086
-	$root env --default-signal "$python" -m pytest -o cache_dir="$BUILD/pytest-$name" -ra --junitxml="$report" "$@" \
-		</dev/null
+	$root env --default-signal "$python" -m pytest -o cache_dir="$BUILD/pytest-$name" -ra --timeout=600 \
+		--junitxml="$report" "$@" </dev/null
 }
 
 # A busy machine fails tests that wait for real daemons. What failed is run once more, alone; that it passed only

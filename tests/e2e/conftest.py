@@ -3,6 +3,8 @@
 import os
 import pathlib
 import re
+import sys
+import threading
 
 import pytest
 import tap
@@ -73,3 +75,10 @@ def probes(request, tmp_path):
 def few(tmp_path):
     """The same functions with the kernel's best probes."""
     return ["-c", tap.config(tmp_path, f"families: []\ninclude: [{', '.join(FEW)}]\n")]
+
+
+def pytest_unconfigure():
+    """All is said; a thread that a failed test left behind would keep the run from ending."""
+    if any(thread.is_alive() and not thread.daemon for thread in threading.enumerate()[1:]):
+        sys.stdout.flush()
+        os._exit(1)

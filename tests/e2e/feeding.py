@@ -43,7 +43,7 @@ class Feed:
         return counters[self.sink]
 
     def counters(self):
-        """What became of the lines so far."""
+        """What became of the lines so far, or of all when it has ended."""
         if not self.listens:
             # before it listens the signal would end it
             daemon.wait_until(lambda: daemon.has_signalfd(self.process.pid), "the feed to listen")
@@ -51,7 +51,7 @@ class Feed:
         self.process.send_signal(signal.SIGUSR1)
         ready, _, _ = select.select([self.process.stdout], [], [], 10)
         assert ready, self.stderr
-        line = self.process.stdout.readline()
+        line = self.process.stdout.readline() or self.last
         assert line, f"the feed has ended: {self.process.wait(10)}; {self.stderr}"
         self.last = line
         return self._read(line)

@@ -87,7 +87,7 @@ class Run:
                                         stdout=subprocess.PIPE, stderr=err, env=env)
             jq = subprocess.Popen(["jq", "-r", ".seq // empty"], stdin=self.tap.stdout, stdout=out)
             self.tap.stdout.close()
-            helper = threading.Thread(target=meanwhile)
+            helper = threading.Thread(target=meanwhile, daemon=True)
             helper.start()
             self.code = self.tap.wait(900)
             helper.join()

@@ -519,7 +519,7 @@ def test_signals_without_end(tmp_path):
         while not ending.is_set():
             process.send_signal(signal.SIGHUP)
 
-    sender = threading.Thread(target=storm)
+    sender = threading.Thread(target=storm, daemon=True)
     try:
         assert process.stderr.readline() == "ready\n"
         threading.Thread(target=process.stderr.read, daemon=True).start()

@@ -1,6 +1,8 @@
 /* Old generations are compressed, whatever interrupts it; full disks and what a sink does about them. */
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 
 #include "test_sinks_rotate.h"
 
@@ -139,6 +141,65 @@ static void test_left_over(void **state)
 	assert_int_equal(files_in_dir(), 4);
 	assert_int_equal(read_generations(&r), 2);
 	assert_int_equal(r.lines, 2);
+	free(sink.options);
+}
+
+/* The nice value of the thread that compresses; -1 when there is none. */
+static int nice_of_packer(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	const struct dirent *entry;
+	int nice = -1;
+
+	while ((entry = readdir(tasks))) {
+		char file[300], comm[32] = "";
+		FILE *stream;
+
+		snprintf(file, sizeof(file), "/proc/self/task/%s/comm", entry->d_name);
+		stream = fopen(file, "r");
+		if (stream && fgets(comm, sizeof(comm), stream) && !strcmp(comm, "cudatap-pack\n"))
+			nice = getpriority(PRIO_PROCESS, (id_t)atoi(entry->d_name));
+		if (stream)
+			fclose(stream);
+	}
+	closedir(tasks);
+	return nice;
+}
+
+static void *close_soon(void *fanout)
+{
+	fanout_close(fanout, now_ns() + 1000 * MS);
+	return NULL;
+}
+
+/* It takes no time from others, until its end is waited for: on a busy machine that would not come. */
+static void test_priority(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	pthread_t closing;
+	struct fanout *f;
+	int fd;
+
+	if (getuid())
+		skip(); /* who is not root cannot take a priority back */
+	for (int i = 1; i <= 2; i++) {
+		char suffix[4];
+
+		snprintf(suffix, sizeof(suffix), ".%d", i);
+		fd = open(old_path(suffix), O_CREAT | O_WRONLY, 0600);
+		assert_int_equal(ftruncate(fd, i == 1 ? 1 : 1ll << 40),
+				 0); /* more than can be done in time */
+		close(fd);
+	}
+	options(&sink)->rotate.compress = FILE_GZIP;
+	f = open_fanout(&sink, 1);
+	wait_for(nice_of_packer() == 19);
+	assert_int_equal(pthread_create(&closing, NULL, close_soon, f), 0);
+	wait_for(nice_of_packer() == getpriority(PRIO_PROCESS, 0));
+	assert_int_equal(pthread_join(closing, NULL), 0);
+	fanout_free(f);
+	assert_true(there(".2"));
+	assert_int_equal(files_in_dir(), 3);
 	free(sink.options);
 }
 
@@ -303,6 +364,7 @@ int main(void)
 		test(test_zstd),
 		test(test_killed),
 		test(test_left_over),
+		test(test_priority),
 		test(test_full_drop),
 		test(test_full_exit),
 		test(test_full_at_rotation),
