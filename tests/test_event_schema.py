@@ -60,6 +60,7 @@ def events():
          "last_ts": HEAD["ts"], "by_function": [{"func": "cudaMalloc", "count": 2}]},
         {"type": "loss", **{k: v for k, v in HEAD.items() if k != "seq"}, "source": "sink", "sink": "disk",
          "reason": "disk_full", "count": 2, "seq_first": 3, "seq_last": 4},
+        {"type": "ready", **HEAD, "files": 2, "functions": 812, "duration_ns": 1},
         {"type": "clock", **HEAD, "step_ns": -5000000},
         {"type": "reload", **HEAD, "status": "ok", "reason": "signal", "duration_ns": 1,
          "changes": {"profile": "prod", "changed": [{"key": "families", "from": "[memory]", "to": "[launch]"}],

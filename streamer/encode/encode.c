@@ -12,7 +12,7 @@ const char *const event_type_names[EVENT_NTYPES] = {
 	[EVENT_CALL] = "call",     [EVENT_START] = "start",   [EVENT_STOP] = "stop",
 	[EVENT_ATTACH] = "attach", [EVENT_DETACH] = "detach", [EVENT_LOSS] = "loss",
 	[EVENT_CLOCK] = "clock",   [EVENT_OPEN] = "open",     [EVENT_PROCESS] = "process",
-	[EVENT_DEVICE] = "device", [EVENT_RELOAD] = "reload",
+	[EVENT_DEVICE] = "device", [EVENT_RELOAD] = "reload", [EVENT_READY] = "ready",
 };
 
 static const struct encode_format *const formats[] = {

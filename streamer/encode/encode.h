@@ -34,6 +34,7 @@ enum event_type {
 	EVENT_PROCESS,
 	EVENT_DEVICE,
 	EVENT_RELOAD,
+	EVENT_READY,
 	EVENT_NTYPES
 };
 extern const char *const event_type_names[EVENT_NTYPES];

@@ -198,6 +198,7 @@ json_t *report_refused(const struct reload *reload, const char *messages);
  */
 uint64_t report_count(struct trace *trace, struct capture_counters *ret_counters);
 json_t *report_start(const struct trace *trace);
+json_t *report_ready(const struct trace *trace);
 json_t *report_stop(const struct trace *trace, const struct capture_counters *counters);
 /** report_status - one JSON object on stderr, on one line: calls and sinks so far */
 void report_status(struct trace *trace);

@@ -85,6 +85,19 @@ json_t *report_start(const struct trace *trace)
 	return body;
 }
 
+json_t *report_ready(const struct trace *trace)
+{
+	json_int_t files = 0, functions = 0;
+	unsigned i;
+
+	for (i = 0; i < trace->ntargets; i++) {
+		files += trace->targets[i].functions > 0;
+		functions += trace->targets[i].functions;
+	}
+	return json_pack("{sI sI sI}", "files", files, "functions", functions, "duration_ns",
+			 (json_int_t)(control_now_ns() - trace->start_ns));
+}
+
 /* Entered calls with no end so far: what is open, where not all threads can be visited. */
 static uint64_t without_end(const struct capture_counters *c)
 {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../service.h"
 #include "../signals.h"
 #include "../enrich/devices.h"
 #include "../find/descendants.h"
@@ -312,8 +313,11 @@ static int begin(struct trace *trace)
 		known_followed(
 			stream_known(trace->stream)); /* files have their probes before they are mapped */
 	capture_record(trace->capture, true);
+	stream_post(trace->stream, EVENT_READY, report_ready(trace));
 	if (trace->launch)
 		launch_go(trace->launch);
+	else
+		service_notify("READY=1");
 	return 0;
 }
 
@@ -323,6 +327,8 @@ static void end(struct trace *trace)
 	struct capture_counters counters;
 	uint64_t lost;
 
+	if (!trace->launch)
+		service_notify("STOPPING=1");
 	capture_record(trace->capture, false);
 	launch_end_hold(trace->launch);
 	capture_detach_all(trace->capture);

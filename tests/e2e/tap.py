@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import struct
 import subprocess
 import time
@@ -158,7 +159,8 @@ class Running:
                       f"attaching {name}", timeout)
 
     def wait_started(self):
-        self.wait_for(lambda text: '"type":"start"' in text, "start")
+        """What there is by now has its probes."""
+        self.wait_for(lambda text: '"type":"ready"' in text, "being ready")
 
     def interrupt(self, number=signal.SIGINT):
         self.process.send_signal(number)
@@ -181,6 +183,21 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class Manager:
+    """A service manager, as far as NOTIFY_SOCKET goes; `@` before its name for a socket without a file."""
+
+    def __init__(self, name):
+        self.name = str(name)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.name.replace("@", "\0", 1))
+        self.socket.settimeout(TIMEOUT)
+        if self.name[0] == "/":
+            os.chmod(self.name, 0o777)
+
+    def told(self):
+        return self.socket.recv(4096).decode()
 
 
 @contextlib.contextmanager

@@ -217,20 +217,19 @@ def serve(tmp_path, *before):
     config = tmp_path / "cudatap.yaml"
     log = tmp_path / "logs/cuda.jsonl"
     config.write_text(f"libraries: [{tap.FAKE}/libcudart.so.13]\nsinks: {{disk: {{type: file, path: {log}}}}}\n")
+    manager = tap.Manager(tmp_path / "notify")
     with open(tmp_path / "err", "wb") as err:
-        process = subprocess.Popen([*before, tap.CUDATAP, "-c", config], stdin=subprocess.DEVNULL, stderr=err)
+        process = subprocess.Popen([*before, tap.CUDATAP, "-c", config], stdin=subprocess.DEVNULL, stderr=err,
+                                   env={**os.environ, "NOTIFY_SOCKET": manager.name})
     try:
-        def attached():
-            assert process.poll() is None, (tmp_path / "err").read_text()
-            return log.exists() and '"type":"attach"' in log.read_text()
-
-        daemon.wait_until(attached, "probes", 30, (tmp_path / "err").read_text)
+        assert manager.told() == "READY=1", (tmp_path / "err").read_text()
         for _ in range(2):
             subprocess.run([DEMO], check=True, stdout=subprocess.DEVNULL, env=tap.environment({"FAKE_CUDA_NESTED": "0"}))
             process.send_signal(1)
             time.sleep(0.05)
         assert process.poll() is None
         process.terminate()
+        assert manager.told() == "STOPPING=1"
         assert process.wait(30) == 0, (tmp_path / "err").read_text()
     finally:
         if process.poll() is None:

@@ -1,4 +1,4 @@
-"""What the start event says of commands, and what -p refuses."""
+"""What the start event says of commands, what -p refuses, and when all is ready."""
 
 import json
 import shutil
@@ -34,6 +34,56 @@ def test_thread_for_a_process():
 def test_pid_and_command():
     done = tap.run_plain("-p", "1", "--", "true")
     assert done.returncode == 2 and "choose one" in done.stderr
+
+
+WAITING = """
+import ctypes, sys
+cuda = ctypes.CDLL(sys.argv[1])
+print(flush=True)
+input()
+for i in range(100):
+    cuda.cudaMemset(None, 1, ctypes.c_size_t(1))
+"""
+
+
+@pytest.mark.parametrize("name", ["PLACE/notify", "@cudatap-test-PID"])
+def test_ready(tmp_path, name):
+    """When the event comes and the service manager is told, whoever has a library mapped has its calls recorded."""
+    manager = tap.Manager(name.replace("PLACE", str(tmp_path)).replace("PID", str(tmp_path.stat().st_ino)))
+    copy = shutil.copy(tap.FAKE / "libcudart.so.13", tmp_path / "libcudart.so.13")
+    process = subprocess.Popen([sys.executable, "-c", WAITING, copy], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               env=tap.environment({"FAKE_CUDA_NESTED": "0"}))
+    process.stdout.readline()
+    with tap.running([], tmp_path, env={"NOTIFY_SOCKET": manager.name}) as running:
+        assert manager.told() == "READY=1"
+        process.communicate(b"\n")
+        running.interrupt()
+        assert manager.told() == "STOPPING=1"
+        run = running.finish()
+    assert len([call for call in run.calls if call["pid"] == process.pid]) == 100
+    ready, = run.of("ready")
+    before = [event for event in run.attached if event["seq"] < ready["seq"]]
+    assert ready["files"] == len([event for event in before if event["functions"]]) > 0
+    assert ready["functions"] == sum(event["functions"] for event in before)
+    assert 0 < ready["duration_ns"] < run.stop["duration_ns"]
+
+
+def test_ready_command(tmp_path):
+    """Before the command's first instruction; the service manager's socket is the command's."""
+    script = 'echo "$NOTIFY_SOCKET"; exec "$0"'
+    run = tap.trace(tmp_path, "sh", "-c", script, tap.FAKE / "demo", env={"NOTIFY_SOCKET": "/nowhere"})
+    assert [event["type"] for event in run.events[:2]] == ["start", "ready"] and run.of("ready")[0]["files"] == 0
+    assert run.stdout.startswith("/nowhere\n") and "service manager" not in run.stderr
+
+
+@pytest.mark.parametrize("name, why", [("/nowhere", "No such file"), ("vsock:2:1", "not supported"),
+                                       ("@" + "x" * 200, "too long"), ("", None)])
+def test_service_manager_is_not_there(tmp_path, name, why):
+    with tap.running([], tmp_path, env={"NOTIFY_SOCKET": name}) as running:
+        running.wait_started()
+        run = running.end()
+    said = f"NOTIFY_SOCKET={name}" in run.stderr and why in run.stderr if why else "NOTIFY" not in run.stderr
+    assert run.code == 0 and said, run.stderr
 
 
 def limited(limit, *words):
