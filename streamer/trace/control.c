@@ -496,8 +496,8 @@ void control_loop(struct trace *trace)
 /* The last event is made when half of the time is over at the latest. */
 static bool drain_is_over(const struct trace *trace, bool finished, uint64_t now)
 {
-	uint64_t time = trace->signals > 1 ? DRAIN_HURRY_NS : DRAIN_NS;
-	uint64_t from = trace->signals ? trace->drain_ns : trace->moved_ns;
+	uint64_t time = trace->hurry || trace->signals > 1 ? DRAIN_HURRY_NS : DRAIN_NS;
+	uint64_t from = trace->hurry || trace->signals ? trace->drain_ns : trace->moved_ns;
 
 	return now >= from + (finished ? time : time / 2);
 }

@@ -69,6 +69,7 @@ struct trace {
 	uint64_t drain_ns, moved_ns; /* CLOCK_MONOTONIC: when that began, when a sink last got on */
 	uint64_t drained;            /* what the sinks had done then */
 	int signals;                 /* INT and TERM so far */
+	bool hurry;                  /* nobody waits for the sinks: the start has failed */
 	bool started;                /* there is a `start` event */
 	bool ended;                  /* recording has stopped, and open_calls is final */
 	uint64_t open_calls;

@@ -94,7 +94,18 @@ static bool a_sink_is_stdout(const struct config *config)
 	return false;
 }
 
-/* Returns 0, or the exit code after one message. */
+/* Whom a command runs as. Returns 0, or the exit code after one message. */
+static int find_user(struct trace *trace)
+{
+	int err = trace->cli->user ? launch_user_find(trace->cli->user, &trace->user)
+				   : launch_user_sudo(&trace->user);
+
+	if (!trace->cli->command || !err)
+		return 0;
+	log_msg("-u %s: no such user", trace->cli->user ? trace->cli->user : "(sudo)");
+	return EXIT_USAGE;
+}
+
 static void on_program(void *ctx, pid_t pid, bool starts)
 {
 	known_program(ctx, pid, starts);
@@ -118,12 +129,6 @@ static int start_command(struct trace *trace)
 
 	if (!trace->cli->command)
 		return 0;
-	err = trace->cli->user ? launch_user_find(trace->cli->user, &trace->user)
-			       : launch_user_sudo(&trace->user);
-	if (err) {
-		log_msg("-u %s: no such user", trace->cli->user ? trace->cli->user : "(sudo)");
-		return EXIT_USAGE;
-	}
 	signals_take(&waiting); /* from here on it is the command's affair, see control.c */
 	err = launch_start(&options, &trace->launch, error, sizeof(error));
 	if (err) {
@@ -284,6 +289,8 @@ static int begin(struct trace *trace)
 
 	if (!code)
 		code = check_proc(trace);
+	if (!code)
+		code = find_user(trace);
 	trace->plans = plan_all(plan_host_abi());
 	trace->row_state = calloc(table_nrows, 1);
 	if (!trace->plans || !trace->row_state)
@@ -370,7 +377,7 @@ int trace_run(struct config *config, const struct config_strings *paths, const s
 		trace.launch = NULL;
 		trace.stop_reason = "failed";
 		trace.exit_code = code;
-		trace.signals = 2; /* nobody waits for the sinks */
+		trace.hurry = true;
 	}
 	if (trace.started) {
 		end(&trace);

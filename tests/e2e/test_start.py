@@ -86,6 +86,13 @@ def test_service_manager_is_not_there(tmp_path, name, why):
     assert run.code == 0 and said, run.stderr
 
 
+def test_wrong_user(tmp_path):
+    """Nothing is half done: no file of a sink is there."""
+    done = tap.run_plain("-u", "nobody-has-this-name", "-o", tmp_path / "x.jsonl", "--", "touch", tmp_path / "begun")
+    assert done.returncode == 2 and done.stderr == "cudatap: -u nobody-has-this-name: no such user\n"
+    assert not list(tmp_path.iterdir())
+
+
 def limited(limit, *words):
     """cudatap under a hard limit of open files that it may not raise."""
     return subprocess.run(["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource",
