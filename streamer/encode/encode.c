@@ -77,6 +77,8 @@ const char *const encode_keys[] = {
 	"config",
 	"command",
 	"command_cut",
+	/* ready */
+	"files",
 	/* attach, detach */
 	"attach_id",
 	"path",
