@@ -191,11 +191,10 @@ def run(arguments, out):
     tap = subprocess.Popen([arguments.cudatap, "-f", "all", "-o", events], stdin=subprocess.DEVNULL, stdout=err,
                            stderr=err)
     try:
-        while not events.exists() or '"type":"start"' not in events.read_text():
+        while not events.exists() or '"type":"ready"' not in events.read_text():
             if tap.poll() is not None:
                 sys.exit(f"cudatap ended: {(out / 'host.err').read_text()}")
             time.sleep(0.02)
-        time.sleep(0.5)
         for group in scenes(arguments.programs, out, arguments.late, arguments.dry):
             for scene in group:
                 scene.start(out, cgroup)
