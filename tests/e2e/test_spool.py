@@ -73,7 +73,7 @@ def test_outage(place):
     """The daemon goes away for a while: nothing is lost, though the queue would hold little of it."""
     receiver = Receiver(place / "log")
     receiver.start()
-    feed = feed_spool(place, syslog(receiver), "-n", 100000, "-r", 40000, "-w", queue="{max_events: 4096}")
+    feed = feed_spool(place, syslog(receiver), "-n", 100000, "-r", 40000, "-w", "-d", 60, queue="{max_events: 4096}")
     feed.wait(lambda c: c["delivered"] > 5000, "the first lines")
     receiver.stop()
     feed.wait(lambda c: c["spooled"] > 20000, "a backlog")
@@ -90,7 +90,7 @@ def test_restart_in_outage(place):
     receiver = Receiver(place / "log")
     left = feed_spool(place, syslog(receiver), "-n", 20000, "-w", "-d", 1).end()
     assert left["spooled"] == left["received"] == 20000
-    feed = feed_spool(place, syslog(receiver), "-n", 1000, "-f", 20001, "-w", "-r", 1000)
+    feed = feed_spool(place, syslog(receiver), "-n", 1000, "-f", 20001, "-w", "-r", 1000, "-d", 60)
     feed.wait(lambda c: c["received"] > 100, "new lines")
     receiver.start()
     counters = feed.end()
@@ -120,7 +120,7 @@ def test_kill_9(place):
         first = first + accepted
     if not up:
         receiver.start()
-    counters = feed_spool(place, syslog(receiver), "-n", 1, "-f", first).end()
+    counters = feed_spool(place, syslog(receiver), "-n", 1, "-f", first, "-d", 60).end()
     receiver.stop()
     assert counters["spooled"] == 0 and sum(counters["dropped"].values()) <= 12  # records cut off by a death
     assert set(receiver.seqs) >= set(range(1, first + 1))
@@ -136,7 +136,7 @@ def test_full_spool(place):
     assert counters["dropped"] == {"spool_full": lost} and counters["spooled"] == 50000 - lost > 1000
     assert sum(f.stat().st_size for f in (place / "spool").glob("*.seg")) <= 2 << 20
     receiver.start()
-    again = feed_spool(place, syslog(receiver), "-n", 0, max_bytes="2MiB").end()
+    again = feed_spool(place, syslog(receiver), "-n", 0, "-d", 60, max_bytes="2MiB").end()
     receiver.stop()
     assert again["delivered"] == again["recovered"] == counters["spooled"]
     assert receiver.seqs[-1] == 50000 and receiver.seqs == sorted(receiver.seqs)
@@ -145,7 +145,7 @@ def test_full_spool(place):
 
 def test_loss_is_told(place):
     receiver = Receiver(place / "log")
-    feed = feed_spool(place, syslog(receiver), "-n", 50000, "-w", "-d", 5, "-r", 30000, max_bytes="2MiB")
+    feed = feed_spool(place, syslog(receiver), "-n", 50000, "-w", "-d", 60, "-r", 30000, max_bytes="2MiB")
     feed.wait(lambda c: c["dropped"].get("spool_full", 0), "a loss")
     receiver.start()
     counters = feed.end()
@@ -165,7 +165,7 @@ def test_full_disk(place):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=True)
     receiver = Receiver(place / "log")
     try:
-        feed = feed_spool(place, syslog(receiver), "-n", 10**9, "-r", 20000, spool="disk/spool",
+        feed = feed_spool(place, syslog(receiver), "-n", 10**9, "-r", 20000, "-d", 60, spool="disk/spool",
                           queue="{max_events: 2000}")
         feed.wait(lambda c: c["dropped"].get("disk_full", 0), "the disk to be full")
         receiver.start()
@@ -207,7 +207,7 @@ def test_damage(place):
         data[len(data) // 2] ^= 4
         segment.write_bytes(data)
     receiver.start()
-    feed = feed_spool(place, syslog(receiver), "-n", 0, max_bytes="16MiB")
+    feed = feed_spool(place, syslog(receiver), "-n", 0, "-d", 60, max_bytes="16MiB")
     counters = feed.end()
     receiver.stop()
     assert counters["recovered"] == 20000
