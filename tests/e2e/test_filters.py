@@ -163,12 +163,13 @@ def test_children(tmp_path, method):
 
 def test_children_outlive(tmp_path):
     """The given process has ended, its child calls on: until that ends too."""
-    script = f"sleep 1; (sleep 1; {tap.program('scenes')} again 4) & exit 0"
+    script = f"read line; (sleep 1; {tap.program('scenes')} again 4) & exit 0"
     config = tap.config(tmp_path, f"families: []\ninclude: [cudaMemset]\nlibraries: [{LIBRARY}]\n"
                                   "processes: {children: true}\n")
-    shell = subprocess.Popen(["sh", "-c", script], env=environment())
+    shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, env=environment(), text=True)
     with tap.running(["-c", config, "-p", shell.pid], tmp_path) as running:
-        shell.wait()
+        running.wait_started()
+        shell.communicate("go\n")
         run = running.finish()
     assert len(run.calls) == 4 and run.stop["reason"] == "processes_ended"
 
