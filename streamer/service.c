@@ -1,4 +1,4 @@
-/* The protocol of sd_notify(3): one datagram to a unix socket, whose name is a path or, with "@", an abstract
+/* The protocol of sd_notify(3): a datagram to a unix socket, whose name is a path or, with "@", an abstract
  * one. */
 #include "service.h"
 
@@ -7,13 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "log.h"
 
+#define PATIENCE_S 2 /* with a manager that does not read */
+
 static int send_to(const char *name, const char *state)
 {
+	const struct timeval patience = {.tv_sec = PATIENCE_S};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	size_t len = strlen(name), size = offsetof(struct sockaddr_un, sun_path) + len;
 	ssize_t sent;
@@ -31,6 +35,7 @@ static int send_to(const char *name, const char *state)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
 		      (socklen_t)size);
 	error = errno;

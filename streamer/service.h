@@ -7,8 +7,8 @@
  * sd_notify(3)
  * @state: such as "READY=1"
  *
- * A message that cannot be sent is said on stderr. Where there is a command, the socket is the command's to
- * use.
+ * Waits two seconds at most; a message that cannot be sent is said on stderr. Where there is a command, the
+ * socket is the command's to use.
  */
 void service_notify(const char *state);
 

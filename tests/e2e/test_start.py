@@ -1,7 +1,9 @@
 """What the start event says of commands, what -p refuses, and when all is ready."""
 
+import contextlib
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -84,6 +86,19 @@ def test_service_manager_is_not_there(tmp_path, name, why):
         run = running.end()
     said = f"NOTIFY_SOCKET={name}" in run.stderr and why in run.stderr if why else "NOTIFY" not in run.stderr
     assert run.code == 0 and said, run.stderr
+
+
+def test_service_manager_does_not_read(tmp_path):
+    """It holds nobody up for long."""
+    manager = tap.Manager(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as other:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                other.sendto(b"x", manager.name)
+    with tap.running([], tmp_path, env={"NOTIFY_SOCKET": manager.name}) as running:
+        running.wait_started()
+        run = running.end()
+    assert run.code == 0 and run.stderr.count("cannot tell the service manager") == 2, run.stderr
 
 
 def test_wrong_user(tmp_path):
