@@ -110,7 +110,8 @@ class Run:
         assert self.code == 0 and made == CALLS == calls["emitted"] and calls["entries"] == made, self.stderr
         for name, seqs in self.seqs.items():
             sink, arrived = self.status["sinks"][name], collections.Counter(s for s in seqs if s)
-            assert max(arrived.values()) == 1, f"{name}: something came twice"
+            # nothing at all of Kafka when the broker takes too long to come back
+            assert max(arrived.values(), default=0) <= 1, f"{name}: something came twice"
             # what was under way when the broker went is not known to have arrived, and may have
             assert 0 <= len(arrived) - sink["delivered"] <= sink["unknown"], (name, len(arrived), sink, self.stderr)
             assert sink["received"] == sink["delivered"] + sum(sink["dropped"].values()) + sink["unknown"], (name, sink)
