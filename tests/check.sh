@@ -19,7 +19,7 @@ rm -f "$build"/check/*.row
 run_part() {
 	local part=$1 log=$build/check/$1.log start=$SECONDS code p f s
 	echo "-- $part begins after $start s"
-	timeout -k 10 "${CHECK_TIMEOUT:-1800}" "${make[@]}" -k --no-print-directory BUILD="$build" "$part" \
+	timeout -k 10 "${CHECK_TIMEOUT:-2400}" "${make[@]}" -k --no-print-directory BUILD="$build" "$part" \
 		>"$log" 2>&1 </dev/null
 	code=$?
 	read -r p f s < <(sed -n 's/^[a-z0-9-]*: \([0-9]*\) passed, \([0-9]*\) failed\(, \([0-9]*\) skipped\)\?$/\1 \2 \4/p' \
@@ -30,7 +30,7 @@ run_part() {
 	elif [ "$code" -ne 0 ] && [ "$f" -eq 0 ]; then
 		f=1
 	fi
-	[ "$code" -ne 124 ] || echo "$part: not ended after ${CHECK_TIMEOUT:-1800} s" >>"$log"
+	[ "$code" -ne 124 ] || echo "$part: not ended after ${CHECK_TIMEOUT:-2400} s" >>"$log"
 	echo "$part $p $f ${s:-0} $((SECONDS - start))" >"$build/check/$part.row"
 	exec 9>"$build/check/lock"
 	flock 9
