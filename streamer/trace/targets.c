@@ -281,6 +281,9 @@ int targets_find(struct trace *trace)
 		find_in_processes(show_file, trace);
 	}
 	find_in_cache(show_cached, trace);
+	if (trace->watch)
+		targets_new_mappings(
+			trace); /* what was mapped during the walk, by processes that it had passed */
 	return 0;
 }
 

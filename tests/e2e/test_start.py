@@ -1,7 +1,9 @@
 """What the start event says of commands, what -p refuses, and when all is ready."""
 
+import collections
 import contextlib
 import json
+import select
 import shutil
 import socket
 import subprocess
@@ -68,6 +70,42 @@ def test_ready(tmp_path, name):
     assert ready["files"] == len([event for event in before if event["functions"]]) > 0
     assert ready["functions"] == sum(event["functions"] for event in before)
     assert 0 < ready["duration_ns"] < run.stop["duration_ns"]
+
+
+LOADING = """
+import ctypes, sys
+input()
+cuda = ctypes.CDLL(sys.argv[1])
+print(flush=True)
+input()
+for i in range(10):
+    cuda.cudaMemset(None, 1, ctypes.c_size_t(1))
+"""
+
+
+def test_ready_among_many(tmp_path):
+    """Libraries of their own that processes map while others are looked at: who has his when it is ready is recorded."""
+    manager = tap.Manager(tmp_path / "notify")
+    copies = [shutil.copy(tap.FAKE / "libcudart.so.13", tmp_path / f"{n}.so") for n in range(60)]
+    processes = [subprocess.Popen([sys.executable, "-c", LOADING, copy],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                                  env=tap.environment({"FAKE_CUDA_NESTED": "0"})) for copy in copies]
+    with tap.running(["-f", "transfer"], tmp_path, env={"NOTIFY_SOCKET": manager.name}) as running:
+        loaded = []
+        for process in processes:
+            process.stdin.write(b"\n")
+            process.stdout.readline()
+            loaded.append(process)
+            if select.select([manager.socket], [], [], 0.005)[0]:
+                break
+        assert manager.told() == "READY=1" and len(loaded) > 5
+        for process in reversed(loaded[:-1]):  # those first that were looked at last
+            process.stdin.write(b"\n")
+        for process in processes:
+            process.communicate()
+        run = running.end()
+    calls = collections.Counter(call["pid"] for call in run.calls)
+    assert {process.pid: calls[process.pid] for process in loaded[:-1]} == {process.pid: 10 for process in loaded[:-1]}
 
 
 def test_ready_command(tmp_path):
