@@ -79,6 +79,9 @@ enum capture_method capture_method(const struct capture *capture);
  * pid, and the BPF program alone tells who is selected. */
 bool capture_binds(const struct capture *capture);
 
+/** capture_unbind - capture_binds() says no from now on: a process is there that cannot be bound to */
+void capture_unbind(struct capture *capture);
+
 /** capture_record - let the programs record, or make them return at once */
 void capture_record(struct capture *capture, bool on);
 

@@ -296,6 +296,11 @@ bool capture_binds(const struct capture *capture)
 	return capture->binds;
 }
 
+void capture_unbind(struct capture *capture)
+{
+	capture->binds = false;
+}
+
 void capture_record(struct capture *capture, bool on)
 {
 	__atomic_store_n(&capture->shared->recording, on, __ATOMIC_SEQ_CST);

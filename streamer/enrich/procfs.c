@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../find/living.h"
 #include "alive.h"
 
 struct question {
@@ -43,6 +44,14 @@ static int open_file(pid_t pid, const char *name)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+/* The number to ask by when a process's own has shown nothing: 0 when there is no other one. */
+static pid_t other_thread(pid_t pid)
+{
+	pid_t tid = living_thread(pid);
+
+	return tid == pid ? 0 : tid;
+}
+
 static size_t read_file(pid_t pid, const char *name, char *data, size_t size)
 {
 	int fd = open_file(pid, name);
@@ -59,21 +68,36 @@ static size_t read_file(pid_t pid, const char *name, char *data, size_t size)
 size_t procfs_cmdline(pid_t pid, uint64_t start, char words[PROCFS_MAX_CMDLINE])
 {
 	size_t len = read_file(pid, "cmdline", words, PROCFS_MAX_CMDLINE);
+	pid_t other = len ? 0 : other_thread(pid);
 
+	if (other)
+		len = read_file(other, "cmdline", words, PROCFS_MAX_CMDLINE);
 	return len && alive_start(pid, false) == start ? len : 0;
+}
+
+/* As environs_read(), also negative when it cannot be opened. */
+static int read_environ(struct environs *environs, pid_t tid, const char *const *names)
+{
+	int fd = open_file(tid, "environ"), some;
+
+	if (fd < 0)
+		return -errno;
+	some = environs_read(environs, fd, names);
+	close(fd);
+	return some;
 }
 
 /* Nothing at all is what a process has that has ended, and one without an environment. */
 struct environs *procfs_environs(pid_t pid, uint64_t start, const char *const *names, size_t n)
 {
-	int fd = open_file(pid, "environ"), some = -1;
-	struct environs *environs = fd >= 0 ? environs_new(n) : NULL;
+	struct environs *environs = environs_new(n);
+	int some = environs ? read_environ(environs, pid, names) : -ENOMEM;
+	pid_t other = environs && some <= 0 ? other_thread(pid) : 0;
 
-	if (environs)
-		some = environs_read(environs, fd, names);
-	if (fd >= 0)
-		close(fd);
-	if (some >= 0 && alive_start(pid, !some) == start)
+	if (other)
+		some = read_environ(environs, other, names);
+	/* some thread lives where there was another one to ask */
+	if (some >= 0 && alive_start(pid, !some && !other) == start)
 		return environs;
 	environs_free(environs);
 	return NULL;

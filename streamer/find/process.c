@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "living.h"
 #include "maps.h"
 #include "seen.h"
 
@@ -18,13 +19,12 @@ enum { PATH_SIZE = 4096 + 64 }; /* a path and what stands before it */
 /* ---- maps ---- */
 
 /* A file may really be called "x (deleted)": then it is there under that name. */
-static void undo_deleted(struct find_file *file, char *path)
+static void undo_deleted(pid_t tid, struct find_file *file, char *path)
 {
 	char name[PATH_SIZE];
 	struct stat st;
 
-	if (snprintf(name, sizeof(name), "/proc/%d/root%s (deleted)", (int)file->pid, path) >=
-	    (int)sizeof(name))
+	if (snprintf(name, sizeof(name), "/proc/%d/root%s (deleted)", (int)tid, path) >= (int)sizeof(name))
 		return;
 	if (stat(name, &st) == 0 && st.st_ino == file->ino && st.st_dev == file->dev) {
 		path[strlen(path)] = ' '; /* the parser put a NUL over the blank */
@@ -32,47 +32,28 @@ static void undo_deleted(struct find_file *file, char *path)
 	}
 }
 
-/* Zombies have empty maps, as kernel threads have. */
-static bool has_ended(pid_t pid)
+/* Walks what /proc shows under @tid, a thread of @file's process; *ret_nlines: 0 for one that has ended. */
+static int walk_thread(pid_t tid, struct find_file *file, size_t *ret_nlines, find_fn fn, void *ctx,
+		       bool *ret_stop)
 {
-	char path[64], line[512], *state;
-	bool ended = true;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return true;
-	if (fgets(line, sizeof(line), f)) {
-		state = strrchr(line, ')'); /* the name before may hold anything */
-		ended = state && (strncmp(state, ") Z", 3) == 0 || strncmp(state, ") X", 3) == 0);
-	}
-	fclose(f);
-	return ended;
-}
-
-/* Walks the maps; *ret_stop says that the result is @fn's. */
-static int walk_maps(pid_t pid, find_fn fn, void *ctx, bool *ret_stop)
-{
-	struct find_file file = {.pid = pid};
 	char path[64], *line = NULL;
-	size_t size = 0, nlines = 0;
+	size_t size = 0;
 	int result = 0;
 	FILE *maps;
 
-	*ret_stop = false;
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	maps = pid > 0 ? fopen(path, "re") : NULL;
+	*ret_nlines = 0;
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)tid);
+	maps = fopen(path, "re");
 	if (!maps)
-		return pid <= 0 || errno == ENOENT ? -ESRCH : -errno;
+		return errno == ENOENT ? -ESRCH : -errno;
 	errno = 0;
 	while (getline(&line, &size, maps) > 0) {
-		nlines++;
-		if (!maps_parse_line(line, &file))
+		++*ret_nlines;
+		if (!maps_parse_line(line, file))
 			continue;
-		if (file.deleted)
-			undo_deleted(&file, (char *)file.path);
-		result = fn(ctx, &file);
+		if (file->deleted)
+			undo_deleted(tid, file, (char *)file->path);
+		result = fn(ctx, file);
 		*ret_stop = result != 0;
 		if (result)
 			break;
@@ -81,9 +62,27 @@ static int walk_maps(pid_t pid, find_fn fn, void *ctx, bool *ret_stop)
 		result = errno ? -errno : -EIO;
 	fclose(maps);
 	free(line);
-	if (!result && !nlines && has_ended(pid))
-		result = -ESRCH;
 	return result;
+}
+
+/* Walks the maps; *ret_stop says that the result is @fn's. */
+static int walk_maps(pid_t pid, find_fn fn, void *ctx, bool *ret_stop)
+{
+	struct find_file file = {.pid = pid};
+	size_t nlines = 0;
+	int result;
+	pid_t tid;
+
+	*ret_stop = false;
+	if (pid <= 0)
+		return -ESRCH;
+	result = walk_thread(pid, &file, &nlines, fn, ctx, ret_stop);
+	if (nlines || (result && result != -ESRCH))
+		return result;
+	tid = living_thread(pid);
+	if (!tid)
+		return -ESRCH;
+	return tid == pid ? result : walk_thread(tid, &file, &nlines, fn, ctx, ret_stop);
 }
 
 struct distinct {
@@ -194,13 +193,21 @@ static int open_regular(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
-static int open_range(const struct find_file *file)
+static int open_range_of(pid_t tid, const struct find_file *file)
 {
 	char path[96];
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)file->pid,
-		 file->map_start, file->map_end);
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)tid, file->map_start,
+		 file->map_end);
 	return open_regular(path);
+}
+
+static int open_range(const struct find_file *file)
+{
+	int fd = open_range_of(file->pid, file);
+	pid_t tid = living_may_help(fd) ? living_thread(file->pid) : 0;
+
+	return tid && tid != file->pid ? open_range_of(tid, file) : fd;
 }
 
 static int open_again(void *ctx, const struct find_file *now)
@@ -269,7 +276,7 @@ void find_name(int fd, pid_t pid, const char *found, char *name, size_t size)
 		file.ino = st.st_ino;
 		len -= mark;
 		name[len] = 0;
-		undo_deleted(&file, name);
+		undo_deleted(living_thread(pid), &file, name);
 		len = strlen(name);
 	}
 	if (*found == '/' && len > n && !strcmp(name + len - n, found))
@@ -286,7 +293,7 @@ int find_open(const struct find_file *file)
 	first = open_mapping(file);
 	if (first >= 0)
 		return first;
-	snprintf(root, sizeof(root), "/proc/%d/root", (int)file->pid);
+	snprintf(root, sizeof(root), "/proc/%d/root", (int)living_thread(file->pid));
 	fd = open_name(root, file);
 	if (fd >= 0)
 		return fd;

@@ -1,5 +1,6 @@
 /* New executable mappings from perf's mmap2 records; see perf_event_open(2). */
 #include <errno.h>
+#include <limits.h>
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,9 @@ struct mmap2 {
 	uint32_t prot, flags;
 	char filename[];
 };
+
+/* With the longest path, its NUL and padding, and the time. */
+#define LARGEST (sizeof(struct mmap2) + PATH_MAX + 2 * sizeof(uint64_t))
 
 struct lost {
 	struct perf_event_header header;
@@ -170,7 +174,8 @@ static void show(const struct mmap2 *m, size_t size, find_fn fn, void *ctx)
 	fn(ctx, &file);
 }
 
-static unsigned long ring_read(struct find_watch *watch, struct cpu_ring *ring, find_fn fn, void *ctx)
+/* Takes all records off. Returns how many the kernel says that it had to drop between them. */
+static unsigned long take_records(struct find_watch *watch, struct cpu_ring *ring, find_fn fn, void *ctx)
 {
 	uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
 	uint64_t tail = ring->page->data_tail;
@@ -190,6 +195,22 @@ static unsigned long ring_read(struct find_watch *watch, struct cpu_ring *ring, 
 		tail += header->size;
 	}
 	__atomic_store_n(&ring->page->data_tail, head, __ATOMIC_RELEASE);
+	return dropped;
+}
+
+/*
+ * That a record was dropped is told by the next one on that CPU, which may never come. A ring that had no
+ * room for a record of any size until its records were taken off may have lost some.
+ */
+static unsigned long ring_read(struct find_watch *watch, struct cpu_ring *ring, find_fn fn, void *ctx)
+{
+	uint64_t tail = ring->page->data_tail;
+	unsigned long dropped = take_records(watch, ring, fn, ctx);
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* what is dropped by now came behind this head */
+	if (!dropped &&
+	    __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE) - tail > ring->size - LARGEST)
+		dropped = 1;
 	return dropped;
 }
 

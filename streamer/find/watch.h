@@ -25,8 +25,8 @@ int find_watch_fd(const struct find_watch *watch);
 
 /**
  * find_watch_read - call @fn for every mapping seen since the last call
- * Returns how many records the kernel had to drop: look at all processes anew then.
- * A result of @fn other than 0 is ignored.
+ * Returns how many records the kernel had to drop, at least 1 where it may have: look at all processes anew
+ * then. A result of @fn other than 0 is ignored.
  */
 unsigned long find_watch_read(struct find_watch *watch, find_fn fn, void *ctx);
 

@@ -106,6 +106,9 @@ void targets_detach(struct trace *trace, unsigned attach_id, const char *reason)
 /** targets_find_probed - the file of that key, or whose probes a double has; NULL when there is
  * none */
 struct target *targets_find_probed(struct trace *trace, const struct shown_key *key);
+/** targets_mapped_key - the key of the file that a process maps at exactly that range; false when there is
+ * none */
+bool targets_mapped_key(pid_t pid, uint64_t start, uint64_t end, struct shown_key *ret_key);
 /** targets_double - one file has probes twice: those that fire second go, for the calls under way are the
  * others' */
 void targets_double(struct trace *trace, unsigned second, unsigned first);

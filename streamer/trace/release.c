@@ -16,8 +16,6 @@
  * seen, and with classic probes, whose removal costs more than they do.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,14 +58,11 @@ void release_keep(struct trace *trace, struct target *target)
 	target->suspect = false;
 }
 
-/* Through the mapping: the file may have no name any more, or another one for us. */
 static bool maps(pid_t pid, uint64_t start, uint64_t end, const struct shown_key *key)
 {
 	struct shown_key now;
-	char path[96];
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, start, end);
-	return shown_key(AT_FDCWD, path, 0, &now) == 1 && shown_same(&now, key);
+	return targets_mapped_key(pid, start, end, &now) && shown_same(&now, key);
 }
 
 static const char *name_in(const char *path)

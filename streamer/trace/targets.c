@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "../find/living.h"
 #include "../log.h"
 #include "attach.h"
 
@@ -81,6 +83,42 @@ static void detach_outdated(struct trace *trace, const struct shown_key *key)
 			targets_detach(trace, i + 1, "changed");
 }
 
+/*
+ * What is bound to a process is put on the memory of its main thread, which has none when it has ended while
+ * others go on. From then on the BPF program alone tells who is selected.
+ */
+static void unbind_without_leader(struct trace *trace)
+{
+	size_t i;
+
+	for (i = 0; i < trace->config->pids.n && capture_binds(trace->capture); i++) {
+		pid_t pid = trace->config->pids.list[i], tid = living_thread(pid);
+
+		if (tid && tid != pid)
+			capture_unbind(trace->capture);
+	}
+}
+
+/* The main thread may end while a file is probed: what is bound to it is there in part then, and is made
+ * anew. */
+static void attach(struct trace *trace, unsigned id, const struct candidate *candidate, const uint8_t *state)
+{
+	struct target *target = &trace->targets[id - 1];
+	unsigned functions;
+	bool bound;
+
+	unbind_without_leader(trace);
+	bound = capture_binds(trace->capture);
+	attach_missing(trace, id, candidate, state);
+	unbind_without_leader(trace);
+	if (!target->functions || bound == capture_binds(trace->capture))
+		return;
+	functions = target->functions;
+	capture_detach(trace->capture, id);
+	attach_missing(trace, id, candidate, state);
+	target->functions -= functions;
+}
+
 /* Look into an open file once. Returns the result of find_image_read(), or 1 for a file seen before. */
 static int look(struct trace *trace, const struct candidate *candidate)
 {
@@ -109,7 +147,7 @@ static int look(struct trace *trace, const struct candidate *candidate)
 	id = remember(trace, candidate, &key, &image);
 	if (id) {
 		attach_say_unknown(&trace->targets[id - 1], trace->row_state);
-		attach_missing(trace, id, candidate, trace->row_state);
+		attach(trace, id, candidate, trace->row_state);
 	} else {
 		find_image_free(&image);
 	}
@@ -141,18 +179,34 @@ void targets_show(struct trace *trace, pid_t pid, int fd, const char *path)
 	show(trace, &candidate);
 }
 
+/* Through the mapping: the file may have no name any more, or another one for us. */
+static int mapped_key(pid_t tid, uint64_t start, uint64_t end, struct shown_key *ret_key)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)tid, start, end);
+	return shown_key(AT_FDCWD, path, 0, ret_key);
+}
+
+bool targets_mapped_key(pid_t pid, uint64_t start, uint64_t end, struct shown_key *ret_key)
+{
+	int result = mapped_key(pid, start, end, ret_key);
+	pid_t tid = living_may_help(result) ? living_thread(pid) : 0;
+
+	if (tid && tid != pid)
+		result = mapped_key(tid, start, end, ret_key);
+	return result == 1;
+}
+
 /* Whether a file was looked into, without opening it. Inode numbers are given away again, and a file
  * can be written over: only its times tell. */
 static bool is_known(const struct trace *trace, const struct find_file *file)
 {
 	struct shown_key key;
-	char path[96];
+	bool is_there = file->pid ? targets_mapped_key(file->pid, file->map_start, file->map_end, &key)
+				  : shown_key(AT_FDCWD, file->path, 0, &key) == 1;
 
-	if (file->pid)
-		snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)file->pid,
-			 (unsigned long long)file->map_start, (unsigned long long)file->map_end);
-	return shown_key(AT_FDCWD, file->pid ? path : file->path, 0, &key) == 1 &&
-	       shown_has(trace->looked, &key);
+	return is_there && shown_has(trace->looked, &key);
 }
 
 static int show_file(void *ctx, const struct find_file *file)
@@ -367,7 +421,7 @@ void targets_extend(struct trace *trace, const uint8_t *state)
 
 	for (id = 1; id <= trace->ntargets; id++)
 		if (!trace->targets[id - 1].gone)
-			attach_missing(trace, id, NULL, state);
+			attach(trace, id, NULL, state);
 }
 
 struct targets_difference targets_compare(const struct trace *trace, const uint8_t *from, const uint8_t *to)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 import tap
 from test_hosts import overlay
 
@@ -23,6 +24,28 @@ print("loaded", flush=True)
 for line in sys.stdin:
     cuda.cudaMemset(None, 0, ctypes.c_size_t(int(line)))
     print("called", flush=True)
+"""
+
+# The same; at a 0 the main thread ends and another one goes on, which at a 0 loads a second library as well.
+LEADER = """
+import ctypes, sys, threading
+cuda = [ctypes.CDLL(sys.argv[1])]
+def work():
+    for line in sys.stdin:
+        if int(line) == 0:
+            return True
+        for i, library in enumerate(cuda):
+            library.cudaMemset(None, 0, ctypes.c_size_t(int(line) + 10000 * i))
+        print("called", flush=True)
+def go_on():
+    print("called", flush=True)
+    while work():
+        cuda.append(ctypes.CDLL(sys.argv[2]))
+        print("called", flush=True)
+print("loaded", flush=True)
+if work():
+    threading.Thread(target=go_on).start()
+    ctypes.CDLL(None).pthread_exit(None)
 """
 
 # Loads a library again and again, with pauses about as long as it takes until an unmapped one is let go.
@@ -47,8 +70,8 @@ def few(tmp_path):
 
 
 class Caller:
-    def __init__(self, library):
-        self.process = subprocess.Popen([sys.executable, "-c", CALLER, library], stdin=subprocess.PIPE,
+    def __init__(self, *libraries, script=CALLER):
+        self.process = subprocess.Popen([sys.executable, "-c", script, *libraries], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env=tap.environment(ENV))
         assert self.process.stdout.readline() == "loaded\n"
 
@@ -62,6 +85,11 @@ class Caller:
             self.call(1)
             return any('"type":"call"' in line and f'"pid":{self.process.pid},' in line for line in text.splitlines())
         running.wait_for(seen, "a first call")
+
+    def end_main_thread(self):
+        self.call(0)
+        stat = pathlib.Path(f"/proc/{self.process.pid}/stat")
+        wait_for(lambda: ") Z" in stat.read_text(), "the main thread's end")
 
     def __enter__(self):
         return self
@@ -199,6 +227,60 @@ def test_another_name_of_the_same_file(tmp_path):
     assert [size for size in sizes(run, first, second) if size > 1] == [7701, 7702, 7703]
     assert {call["status"] for call in run.calls if call["pid"] in (first.process.pid, second.process.pid)} == {"ok"}, "the calls that showed the double have their ends"
     assert sorted(event["reason"] for event in run.of("detach") if event["attach_id"] in mine) == ["duplicate", "unmapped"]
+
+
+def copies(tmp_path, *names):
+    return [shutil.copy(LIBRARY, tmp_path / name) for name in names]
+
+
+def wait_calls(running, *wanted):
+    running.wait_for(lambda text: all(text.count(f'"bytes":{size},') == 1 for size in wanted), f"calls of {wanted}")
+
+
+def test_main_thread_has_ended(tmp_path):
+    """What other threads still map keeps its probes, and is found by who comes later."""
+    copy, other = copies(tmp_path, "copy.so", "other.so")
+    with Caller(copy, script=LEADER) as caller, tap.running(few(tmp_path), tmp_path) as running:
+        with Caller(other) as second:
+            caller.call_until_seen(running)
+            second.call_until_seen(running)
+            caller.end_main_thread()
+        running.wait_for(lambda text: told(text, "detach", other) == 1, "a file to be let go")
+        caller.call(7701)
+        wait_calls(running, 7701)
+        with tap.running(few(tmp_path), tmp_path) as later:
+            later.wait_started()
+            caller.call(7702)
+            wait_calls(later, 7702)
+            later.end()
+        run = running.end()
+    assert str(copy) not in [event["path"] for event in run.of("detach")]
+
+
+@pytest.mark.parametrize("probes", ["session", "multi"])
+def test_main_thread_of_a_selected_process_has_ended(tmp_path, probes):
+    """-p goes on with the process's other threads, for what they have loaded and for what they load."""
+    copy, second, third = copies(tmp_path, "copy.so", "second.so", "third.so")
+    with Caller(copy, second, script=LEADER) as caller, Caller(third) as other:
+        options = [*few(tmp_path), f"--probes={probes}", "-p", caller.process.pid]
+        with tap.running([*options, "-p", other.process.pid], tmp_path) as running:
+            caller.call_until_seen(running)
+            caller.end_main_thread()
+            caller.call(7700)
+            caller.call(0)
+            running.wait_attached(str(second))
+            caller.call(7701)
+            wait_calls(running, 7700, 7701, 17701)
+            with tap.running(options, tmp_path) as later:
+                later.wait_started()
+                caller.call(7702)
+                other.call(7703)
+                wait_calls(later, 7702, 17702)
+                assert {call["pid"] for call in later.end().calls} == {caller.process.pid}
+            wait_calls(running, 7703)
+            run = running.end()
+    assert len([size for size in sizes(run) if size > 1]) == 6
+    assert run.stop["calls"]["duplicate"] == 0
 
 
 def test_mapped_again_at_that_moment(tmp_path):
