@@ -86,6 +86,9 @@ void trace_select(const struct trace *trace, const struct config *config, uint8_
 /** targets_find - attach to what is there already: configured files, processes, the host's libraries.
  * Returns 0, or the exit code after one message. */
 int targets_find(struct trace *trace);
+/** targets_find_again - look for configured files again: those that have taken the place of others, and new
+ * ones that a glob names, get probes. What is wrong with one is said, and the others go on. */
+void targets_find_again(struct trace *trace);
 /** targets_show - look into one open file and attach to it when it holds CUDA functions */
 void targets_show(struct trace *trace, pid_t pid, int fd, const char *path);
 /** targets_new_mappings - the watch has records */
@@ -184,7 +187,8 @@ int reload_open(struct trace *trace);
 void reload_close(struct trace *trace);
 /** reload_watch - watch the files of the configuration in effect, if it wants that */
 void reload_watch(struct trace *trace, const struct config_strings *paths);
-/** reload_run - read the configuration again, and change to it if it is right. Says everything itself. */
+/** reload_run - read the configuration again, change to it if it is right, and look for the files that the
+ * one in effect names. Says everything itself. */
 void reload_run(struct trace *trace, const char *reason);
 /** reload_files, reload_settled, reload_retire - its descriptors are readable */
 void reload_files(struct trace *trace);

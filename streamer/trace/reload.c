@@ -246,12 +246,13 @@ static void apply(struct reload *reload, struct stream_change *change)
 			reload->difference.detached);
 }
 
-void reload_run(struct trace *trace, const char *reason)
+/* Reads the configuration again, and changes to it. */
+static void change_over(struct trace *trace, const char *reason)
 {
 	struct reload reload = {.trace = trace, .reason = reason, .start_ns = control_now_ns()};
 	struct stream_change *change = NULL;
 
-	if (!reload_can(trace) || trace->draining || !is_readable(&reload))
+	if (!is_readable(&reload))
 		return;
 	if (!load(&reload) && !prepare(&reload, &change)) {
 		say_kept(&reload);
@@ -265,6 +266,15 @@ void reload_run(struct trace *trace, const char *reason)
 	config_changes_free(&reload.changes);
 	config_free(reload.config);
 	free(reload.row_state);
+}
+
+void reload_run(struct trace *trace, const char *reason)
+{
+	if (trace->draining)
+		return;
+	if (reload_can(trace))
+		change_over(trace, reason);
+	targets_find_again(trace);
 }
 
 /* ---- life ---- */

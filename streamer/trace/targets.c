@@ -245,7 +245,7 @@ static int show_cached(void *ctx, const struct find_file *file)
 	return 0;
 }
 
-/* A file that the user named must be right. */
+/* A file that the user named must be right, when tracing begins. Returns EXIT_USAGE after a message. */
 static int show_named(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
@@ -266,22 +266,41 @@ static int show_named(void *ctx, const struct find_file *file)
 	return 0;
 }
 
+/* Later it is one of others, which shall have their probes. */
+static int show_named_again(void *ctx, const struct find_file *file)
+{
+	struct trace *trace = ctx;
+
+	trace->incomplete |= show_named(ctx, file) != 0;
+	return 0;
+}
+
+/* Returns EXIT_USAGE after a message where a name has no file, or @fn's result. */
+static int find_named(struct trace *trace, const char *name, find_fn fn)
+{
+	int err = find_by_glob(name, fn, trace);
+
+	if (err < 0)
+		log_msg("libraries: %s: %s", name, strerror(-err));
+	return err < 0 ? EXIT_USAGE : err;
+}
+
 static int find_configured(struct trace *trace)
 {
 	const struct config_strings *libraries = &trace->config->libraries;
-	size_t i;
-	int err;
+	int code = 0;
 
-	for (i = 0; i < libraries->n; i++) {
-		err = find_by_glob(libraries->list[i], show_named, trace);
-		if (err > 0)
-			return err;
-		if (err) {
-			log_msg("libraries: %s: %s", libraries->list[i], strerror(-err));
-			return EXIT_USAGE;
-		}
-	}
-	return 0;
+	for (size_t i = 0; i < libraries->n && !code; i++)
+		code = find_named(trace, libraries->list[i], show_named);
+	return code;
+}
+
+void targets_find_again(struct trace *trace)
+{
+	const struct config_strings *libraries = &trace->config->libraries;
+
+	for (size_t i = 0; i < libraries->n; i++)
+		find_named(trace, libraries->list[i], show_named_again);
 }
 
 static int find_in_pids(struct trace *trace)
