@@ -246,7 +246,7 @@ static void load_into(struct loading *l, const char *path, const char *text, siz
 	if (path || text)
 		read_file(l, path, text, len);
 	else if (l->overrides && l->overrides->profile && *l->overrides->profile)
-		errors_add(l->errors, &(struct mark){.file = "--profile"},
+		errors_add(l->errors, &(struct mark){.file = "--profile or --diff"},
 			   "profiles are in a file: give one with -c FILE");
 	overrides_apply(l->config, l->overrides, l->errors);
 	complete(l->config, &l->mark, l->errors);

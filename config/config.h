@@ -163,7 +163,6 @@ struct config_overrides {
  * @path: YAML file, "-" for stdin, or NULL: defaults (the default families to stdout)
  * @errors: every error of the file is written here, one line each:
  *	FILE:LINE:COLUMN: what is wrong; what to do (the nearest valid word)
- *	"warning: " stands before what is no mistake
  * CUDATAP_PROFILE in the environment chooses a profile where @overrides does not.
  * Returns 0 and the configuration, or -EINVAL after at least one message.
  */
@@ -176,8 +175,8 @@ struct config *config_ref(struct config *config);
 
 /**
  * config_load_watched - the same, for who wants to know when to load it again
- * @ret_paths: what it was made from, also after a failure: every file that was read or looked for, secrets
- *	included, and patterns of names in a directory. To be freed by config_strings_free().
+ * @ret_paths: what it was made from, also after a failure: every file that was read or looked for,
+ *	and patterns of names in a directory. To be freed by config_strings_free().
  */
 int config_load_watched(const char *path, const struct config_overrides *overrides, FILE *errors,
 			struct config_strings *ret_paths, struct config **ret_config);

@@ -72,39 +72,22 @@ static char *with_profile(const char *message, const char *profile)
 	return asprintf(&whole, "%s (profile %s)", message, QUOTE(profile)) < 0 ? NULL : whole;
 }
 
-static void add(struct errors *errors, const struct mark *mark, bool warning, const char *format,
-		va_list args)
-{
-	char message[1024];
-
-	/* more would fill the table of what was told */
-	if (errors->total == ERRORS_COUNTED || (warning && errors_full(errors)))
-		return;
-	vsnprintf(message, sizeof(message), format, args);
-	if (told(errors, mark, message))
-		return;
-	errors->total += !warning;
-	if (!errors_full(errors))
-		errors->list[errors->n++] =
-			(struct error){*mark, with_profile(message, errors->profile), warning};
-}
-
 void errors_add(struct errors *errors, const struct mark *mark, const char *format, ...)
 {
+	char message[1024];
 	va_list args;
 
+	/* more would fill the table of what was told */
+	if (errors->total == ERRORS_COUNTED)
+		return;
 	va_start(args, format);
-	add(errors, mark, false, format, args);
+	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-}
-
-void errors_warn(struct errors *errors, const struct mark *mark, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	add(errors, mark, true, format, args);
-	va_end(args);
+	if (told(errors, mark, message))
+		return;
+	errors->total++;
+	if (!errors_full(errors))
+		errors->list[errors->n++] = (struct error){*mark, with_profile(message, errors->profile), 0};
 }
 
 /* The first mistake of the same file. */
@@ -150,22 +133,18 @@ static void sort(struct errors *errors)
 
 void errors_print(struct errors *errors, FILE *out)
 {
-	size_t shown = 0;
-
 	sort(errors);
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct error *e = &errors->list[i];
 
-		shown += !e->warning;
 		fputs(e->mark.file, out);
 		if (e->mark.line)
 			fprintf(out, ":%u:%u", e->mark.line, e->mark.column);
-		fprintf(out, ": %s%s\n", e->warning ? "warning: " : "",
-			e->message ? e->message : strerror(ENOMEM));
+		fprintf(out, ": %s\n", e->message ? e->message : strerror(ENOMEM));
 	}
-	if (errors->total > shown)
+	if (errors->total > errors->n)
 		fprintf(out, "... and %s%zu more\n", errors->total == ERRORS_COUNTED ? "at least " : "",
-			errors->total - shown);
+			errors->total - errors->n);
 }
 
 void errors_clear(struct errors *errors)

@@ -25,7 +25,6 @@ struct mark {
 struct error {
 	struct mark mark;
 	char *message;
-	bool warning;
 	size_t order; /* how many were told before it */
 };
 
@@ -36,13 +35,13 @@ struct error {
 struct errors {
 	struct error list[ERRORS_SHOWN];
 	size_t n;                          /* in the list */
-	size_t total;                      /* mistakes found, without warnings */
+	size_t total;                      /* mistakes found */
 	uint64_t seen[4 * ERRORS_COUNTED]; /* hashes of what was told: an open table */
 
 	/* What is read at present. */
 	const char *profile; /* the profile that is merged over it; NULL: none */
 	bool partial;        /* something else is to complete it: what is missing is no mistake */
-	bool elsewhere;      /* it takes effect elsewhere: its variables and files need not be here */
+	bool elsewhere;      /* it takes effect elsewhere: its variables need not be set here */
 	unsigned globs;      /* that were compared with the functions so far */
 
 	struct config_strings *paths; /* what was opened or looked for goes in here; NULL: nobody asks */
@@ -54,10 +53,6 @@ void errors_path(struct errors *errors, const char *path);
 /** errors_add - one mistake: what is wrong; what to do. Without a newline. */
 __attribute__((format(printf, 3, 4))) void errors_add(struct errors *errors, const struct mark *mark,
 						      const char *format, ...);
-
-/** errors_warn - nothing wrong, but worth a word */
-__attribute__((format(printf, 3, 4))) void errors_warn(struct errors *errors, const struct mark *mark,
-						       const char *format, ...);
 
 /*
  * For checks that are dear: what was found right is right when it is read again. ERRORS_COUNTED different

@@ -36,7 +36,7 @@ enum key_type {
 };
 
 /* flags of a key */
-#define KEY_SECRET       (1 << 0) /* STRING: printed as "********"; KEY_file names a file that has it */
+#define KEY_SECRET       (1 << 0) /* STRING: printed as "********" */
 #define KEY_POWER_OF_TWO (1 << 1) /* SIZE: a power of two, at least one page */
 #define KEY_NOT_EMPTY    (1 << 2) /* lists: at least one item */
 #define KEY_PATHS        (1 << 3) /* STRINGS with `words`: every other text has a "/" */

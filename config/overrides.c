@@ -98,11 +98,13 @@ static void apply_pids(struct config *config, struct tree *tree, const pid_t *pi
 
 static void unknown_url(const char *url, const struct mark *mark, struct errors *errors)
 {
-	char known[256] = "-, PATH";
-	size_t used = strlen(known);
+	char known[256] = "";
+	size_t used = 0;
 
 	for (size_t i = 0; sink_kinds[i] && used < sizeof(known); i++)
-		used += snprintf(known + used, sizeof(known) - used, ", %s:", sink_kinds[i]->type);
+		if (sink_kinds[i]->from_url)
+			used += snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "",
+					 sink_kinds[i]->urls);
 	errors_add(errors, mark, "unknown kind of sink %s; known: %s; for a file of that name, write ./%.80s",
 		   QUOTE(url), known, url);
 }

@@ -5,7 +5,6 @@
 
 #include "config.h"
 #include "internal.h"
-#include "secret.h"
 #include "types.h"
 #include "units.h"
 
@@ -37,9 +36,10 @@ static const char intro[] =
 	"```\n"
 	"\n"
 	"The command line goes over the file: `-f FAMILY,...` replaces `families`, `-p PID` replaces\n"
-	"`processes.pids`, and `-o SINK` replaces all `sinks` (`-` is stdout, anything else a file).\n"
+	"`processes.pids`, and `-o SINK` replaces all `sinks` (`-`, a path or a sink's URL:\n"
+	"[sinks.md](sinks.md)).\n"
 	"\n"
-	"Profiles, included files, `${VARIABLES}` and secrets in files are described in "
+	"Profiles, included files, `${VARIABLES}` and secrets are described in "
 	"[profiles.md](profiles.md).\n"
 	"\n"
 	"Sizes are bytes, or have a unit: `KiB`, `MiB`, `GiB`, `TiB` are powers of 1024, `kB`, `MB`, `GB`, "
@@ -125,18 +125,6 @@ static void default_value(FILE *out, const struct key *key)
 
 /* ---- tables ---- */
 
-/* Some have a key of their own for the file. */
-static bool has_file_key(const struct key *keys, const struct key *secret)
-{
-	char name[128];
-
-	snprintf(name, sizeof(name), "%s" SECRET_FILE_SUFFIX, secret->name);
-	for (const struct key *k = keys; k->name; k++)
-		if (!strcmp(k->name, name))
-			return true;
-	return false;
-}
-
 /* Maps are written as the dotted names of their keys. */
 static void rows(FILE *out, const struct key *keys, const char *prefix)
 {
@@ -157,8 +145,6 @@ static void rows(FILE *out, const struct key *keys, const char *prefix)
 		default_value(out, k);
 		fputs(" | ", out);
 		sentence(out, k->about);
-		if ((k->flags & KEY_SECRET) && !has_file_key(keys, k))
-			fprintf(out, " `%s" SECRET_FILE_SUFFIX "` names a file that has it.", k->name);
 		fputs((k->flags & KEY_AT_START) ? " Takes effect at the next start. |\n" : " |\n", out);
 	}
 }

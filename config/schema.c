@@ -5,7 +5,6 @@
 
 #include "config.h"
 #include "internal.h"
-#include "secret.h"
 #include "types.h"
 
 #include "../sinks/sink.h"
@@ -58,19 +57,6 @@ static json_t *fallback(const struct key *key)
 
 /* ---- keys ---- */
 
-/* The file that a secret can be in. */
-static void add_secret_file(const struct key *key, json_t *properties)
-{
-	char name[64], about[64];
-
-	snprintf(name, sizeof(name), "%s" SECRET_FILE_SUFFIX, key->name);
-	snprintf(about, sizeof(about), "a file that has `%.30s`", key->name);
-	if (!json_object_get(properties, name))
-		json_object_set_new(properties, name,
-				    json_pack("{s:[s,s], s:i, s:s}", "type", "string", "null", "minLength", 1,
-					      "description", about));
-}
-
 static void add_key(const struct key *key, json_t *properties, json_t *required)
 {
 	json_t *schema = key_types[key->type]->schema(key);
@@ -82,7 +68,7 @@ static void add_key(const struct key *key, json_t *properties, json_t *required)
 	if (key->fallback)
 		json_object_set_new(schema, "default", fallback(key));
 	json_object_set_new(properties, key->name, schema);
-	if (key->required && !(key->flags & KEY_SECRET))
+	if (key->required)
 		json_array_append_new(required, json_string(key->name));
 }
 
@@ -94,10 +80,6 @@ json_t *keys_schema(const struct key *const *tables, size_t ntables)
 	for (size_t i = 0; i < ntables; i++)
 		for (const struct key *k = tables[i]; k && k->name; k++)
 			add_key(k, properties, required);
-	for (size_t i = 0; i < ntables; i++)
-		for (const struct key *k = tables[i]; k && k->name; k++)
-			if (k->flags & KEY_SECRET)
-				add_secret_file(k, properties);
 	schema = json_pack("{s:s, s:o, s:b}", "type", "object", "properties", properties,
 			   "additionalProperties", 0);
 	if (json_array_size(required))

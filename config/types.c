@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "secret.h"
 #include "types.h"
 #include "types_list.h"
 
@@ -105,77 +104,33 @@ void key_read(const struct key *key, const struct node *node, void *base, struct
 	key_types[key->type]->read(key, node, base, errors);
 }
 
-/* A secret can be in a file, which a key of this name then names. */
-static bool names_file_of(const char *name, const struct key *key)
-{
-	size_t len = strlen(key->name);
-
-	return (key->flags & KEY_SECRET) && !strncmp(name, key->name, len) &&
-	       !strcmp(name + len, SECRET_FILE_SUFFIX);
-}
-
-static const struct key *secret_find(const struct key_set *sets, size_t nsets, const char *name,
-				     void **ret_base)
-{
-	for (size_t i = 0; i < nsets; i++)
-		for (const struct key *k = sets[i].keys; k && k->name; k++)
-			if (names_file_of(name, k)) {
-				*ret_base = sets[i].base;
-				return k;
-			}
-	return NULL;
-}
-
-static bool is_there(const struct node *map, const struct key *key)
-{
-	for (size_t i = 0; i < map->n; i++) {
-		const struct node_entry *e = &map->entries[i];
-
-		if ((!strcmp(e->key->text, key->name) || names_file_of(e->key->text, key)) &&
-		    !node_is_null(e->value))
-			return true;
-	}
-	return false;
-}
-
 static void check_required(const struct key_set *set, const struct node *map, struct errors *errors)
 {
 	for (const struct key *k = set->keys; k && k->name; k++) {
 		const struct node *value = k->required ? node_get(map, k->name) : NULL;
 
-		if (k->required && !is_there(map, k))
+		if (k->required && (!value || node_is_null(value)))
 			errors_add(errors, value ? &value->mark : &map->mark, "\"%s\" is missing: %.*s",
 				   k->name, (int)strcspn(k->about, ";"), k->about);
 	}
 }
 
-static void entry_read(const struct key_set *sets, size_t nsets, const struct node *map,
-		       const struct node_entry *e, struct errors *errors)
+static void entry_read(const struct key_set *sets, size_t nsets, const struct node_entry *e,
+		       struct errors *errors)
 {
 	void *base;
-	const struct key *key = key_find(sets, nsets, e->key->text, &base), *secret;
+	const struct key *key = key_find(sets, nsets, e->key->text, &base);
 
-	if (key && ((key->flags & KEY_LAYER) || node_is_null(e->value)))
-		return;
-	if (key) {
-		key_read(key, e->value, base, errors);
-	} else if ((secret = secret_find(sets, nsets, e->key->text, &base))) {
-		const struct node *other = node_get(map, secret->name);
-
-		if (other && !node_is_null(other) && !node_is_null(e->value))
-			errors_add(errors, &e->key->mark, "%s and %s: one of them is enough",
-				   QUOTE(secret->name), QUOTE(e->key->text));
-		else if (!node_is_null(e->value))
-			secret_read(secret, e, base, errors);
-	} else {
+	if (!key)
 		unknown_key(sets, nsets, e->key, errors);
-	}
+	else if (!(key->flags & KEY_LAYER) && !node_is_null(e->value))
+		key_read(key, e->value, base, errors);
 }
 
 void keys_read(const struct key_set *sets, size_t nsets, const struct node *map, struct errors *errors)
 {
 	for (size_t i = 0; i < map->n; i++)
-		entry_read(sets, nsets, map, &map->entries[i], errors);
+		entry_read(sets, nsets, &map->entries[i], errors);
 	for (size_t i = 0; i < nsets && !errors->partial; i++)
 		check_required(&sets[i], map, errors);
 }

@@ -428,6 +428,7 @@ const struct sink_ops sink_file = {
 	.tick_ns = FILE_TICK_NS,
 	.check = file_check,
 	.from_url = file_from_url,
+	.urls = "PATH, file:PATH",
 	.same_outside = file_same_outside,
 	.open = file_open,
 	.write = file_write,

@@ -42,6 +42,28 @@ static void set_priority(pid_t tid, int priority)
 
 /* ---- one file ---- */
 
+/*
+ * Does anybody still write to the file: another sink, another cudatap, who has not seen that it was renamed?
+ * The kernel grants a lease for reading only where nobody has it open for writing. It is given back at once;
+ * should somebody break it meanwhile, the signal is one that nobody minds.
+ */
+static bool is_written(int fd)
+{
+	if (fcntl(fd, F_SETSIG, SIGURG) || fcntl(fd, F_SETLEASE, F_RDLCK))
+		return errno == EAGAIN; /* others: this file system, or our rights, have no leases */
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	return false;
+}
+
+/* Is it as it was read? */
+static bool is_unchanged(int fd, const struct stat *before)
+{
+	struct stat now;
+
+	return !fstat(fd, &now) && now.st_size == before->st_size &&
+	       now.st_mtim.tv_sec == before->st_mtim.tv_sec && now.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
+}
+
 /* The same content under another name: what it is worth to others stays. */
 static int take_after(int to, const struct stat *st)
 {
@@ -113,6 +135,8 @@ static int pack_open(struct packer *packer, int dir, const struct file_old *old,
 	r = file_codec_run(packer->how, from, to, &packer->stop);
 	if (!r)
 		r = take_after(to, &st);
+	if (!r && (is_written(from) || !is_unchanged(from, &st)))
+		r = -EBUSY;
 	close(to);
 	if (!r)
 		r = put_in_place(packer, dir, old, temporary);
@@ -128,16 +152,23 @@ static int pack(struct packer *packer, int dir, const struct file_old *old)
 	if (from < 0)
 		return -errno;
 	posix_fadvise(from, 0, 0, POSIX_FADV_SEQUENTIAL);
-	r = pack_open(packer, dir, old, from);
+	r = is_written(from) ? -EBUSY : pack_open(packer, dir, old, from);
 	close(from);
 	return r;
 }
 
 /* ---- all of them ---- */
 
+/* Renamed or removed meanwhile, or still written to: it is looked at again at the next rotation. */
+static bool is_temporary(int r)
+{
+	return r == -ENOENT || r == -EBUSY || r == -ECANCELED;
+}
+
 /* All but the newest, which a shipper may still be reading. */
 static void pack_all(struct packer *packer, const char *current)
 {
+	bool told = false;
 	int dir = open(packer->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 	struct file_old *list = NULL;
 	ssize_t n;
@@ -151,13 +182,13 @@ static void pack_all(struct packer *packer, const char *current)
 		if (list[i].generation.compress != FILE_PLAIN)
 			continue;
 		r = pack(packer, dir, &list[i]);
-		/* renamed or removed meanwhile: whoever did it asks again */
-		if (r && r != -ENOENT && r != -ECANCELED) {
+		if (r && !is_temporary(r) && !told)
 			log_msg("sink %s: cannot compress %s/%s: %s; it stays as it is until the next "
 				"rotation",
 				packer->sink, packer->dir, list[i].name, strerror(-r));
+		told |= r && !is_temporary(r);
+		if (r == -ENOSPC || r == -EDQUOT)
 			break;
-		}
 	}
 	free(list);
 	close(dir);

@@ -549,6 +549,7 @@ const struct sink_ops sink_kafka = {
 	.tick_ns = 1000 * MS,
 	.check = kafka_check,
 	.from_url = kafka_from_url,
+	.urls = "kafka://HOST:PORT/TOPIC",
 	.open = kafka_open,
 	.write = kafka_write,
 	.flush = kafka_flush,

@@ -188,6 +188,7 @@ struct sink_ops {
 	/* The short form (`-o`). @options hold the defaults; strings in them are malloc()ed.
 	 * 0: done; -ENOENT: not a URL of this kind; -EINVAL: one of this kind, wrong, sentence in @error. */
 	int (*from_url)(const char *url, void *options, char *error, size_t error_size);
+	const char *urls; /* what from_url() takes, for messages */
 	/* Would two sinks of this kind get in each other's way if both were open? NULL: no two ever do. */
 	bool (*same_outside)(const void *options, const void *others);
 	/* 0, or a negative errno, one sentence in @error, and nothing left open. */

@@ -65,6 +65,7 @@ const struct sink_ops sink_stdout = {
 	.options_size = sizeof(struct stdout_options),
 	.batch_bytes = 64 << 10, /* what a pipe holds (pipe(7)) */
 	.from_url = stdout_from_url,
+	.urls = "-, stdout:",
 	.same_outside = stdout_same_outside,
 	.open = stdout_open,
 	.write = stdout_write,

@@ -325,6 +325,7 @@ const struct sink_ops sink_syslog = {
 	.patient = true,
 	.check = syslog_check,
 	.from_url = syslog_from_url,
+	.urls = "syslog:, unix:PATH, syslog+udp://HOST:PORT, syslog+tcp://HOST:PORT, syslog+tls://HOST:PORT",
 	.open = syslog_open,
 	.write = syslog_write,
 	.flush = syslog_flush,

@@ -28,23 +28,27 @@ static const struct cli_option {
 	int key;           /* a letter, or one of OPT_ */
 	const char *value; /* NULL: a flag */
 	const char *about;
+	const char *only; /* verbs that take it, or "COMMAND"; NULL: all */
 } cli_options[] = {
 	{"config", 'c', "FILE", "configuration (YAML); without it: the default families to stdout"},
 	{"profile", OPT_PROFILE, "NAME",
 	 "the configuration's profile; else CUDATAP_PROFILE or the file chooses"},
 	{"families", 'f', "FAMILY,...", "families to trace, or `default`, `all` (`cudatap list families`)"},
 	{"pid", 'p', "PID", "trace this process only; may be repeated"},
-	{"output", 'o', "SINK", "where to: `-` for stdout or a path; may be repeated"},
-	{"user", 'u', "USER", "run the command as this user, by name or id"},
+	{"output", 'o', "SINK",
+	 "where to: `-` for stdout, a path, or a URL as of syslog: and kafka://HOST/TOPIC; may be repeated"},
+	{"user", 'u', "USER", "run the command as this user, by name or id", "COMMAND"},
 	{"nested", OPT_NESTED, NULL,
 	 "also the calls that CUDA makes inside a call, with `depth` and `parent`"},
-	{"mix", OPT_MIX, NULL, "leave the command's stdout where it is, even when events go there too"},
+	{"mix", OPT_MIX, NULL, "leave the command's stdout where it is, even when events go there too",
+	 "COMMAND"},
 	{"fail-on-loss", OPT_FAIL_ON_LOSS, NULL,
 	 "exit with 3 in place of 0 when an event was lost or something could not be probed"},
 	{"probes", OPT_PROBES, "METHOD", "session, multi or classic; default: the best the kernel has"},
-	{"no-hold", OPT_NO_HOLD, NULL, "do not hold the command while its libraries are probed"},
-	{"json", OPT_JSON, NULL, "`list` and `doctor` print JSON"},
-	{"diff", OPT_DIFF, "NAME", "`check` prints how the configuration differs under this profile"},
+	{"no-hold", OPT_NO_HOLD, NULL, "do not hold the command while its libraries are probed", "COMMAND"},
+	{"json", OPT_JSON, NULL, "`list` and `doctor` print JSON", "list, doctor"},
+	{"diff", OPT_DIFF, "NAME", "`check` prints how the configuration differs under this profile",
+	 "check"},
 	{"quiet", 'q', NULL, "no summary on stderr at the end"},
 	{"version", 'V', NULL, "print the version"},
 	{"help", 'h', NULL, "print this help"},
@@ -90,7 +94,9 @@ static void print_help(void)
 	for (i = 0; i < NVERBS; i++)
 		printf("  %-26s %s\n", cli_verbs[i].name, cli_verbs[i].about);
 	printf("\nexit codes: the command's own, 128 + signal when it was killed; 2 usage or configuration,\n"
-	       "125 cudatap itself failed, 126 the command cannot be run, 127 it was not found\n");
+	       "3 --fail-on-loss, 125 cudatap itself failed (1 without a command), 126 the command cannot be "
+	       "run,\n"
+	       "127 it was not found\n");
 }
 
 static int add_pid(struct cli *cli, const char *text)
@@ -192,7 +198,8 @@ static int take_option(struct cli *cli, int key, const char *value)
 }
 
 /* The words after the options: a command behind `--`, or a verb. */
-static int take_words(struct cli *cli, int argc, char **argv, bool behind_dashes)
+static int take_words(struct cli *cli, int argc, char **argv, bool behind_dashes,
+		      const struct cli_verb **ret_verb)
 {
 	const char *names[NVERBS], *nearest;
 	size_t i;
@@ -210,8 +217,8 @@ static int take_words(struct cli *cli, int argc, char **argv, bool behind_dashes
 	for (i = 0; i < NVERBS; i++) {
 		names[i] = cli_verbs[i].name;
 		if (!strcmp(argv[0], names[i])) {
+			*ret_verb = &cli_verbs[i];
 			cli->verb = names[i];
-			cli->verb_args = argv + 1;
 			return -1;
 		}
 	}
@@ -242,33 +249,80 @@ static void make_getopt(struct option *longs, char *shorts)
 	*shorts = 0;
 }
 
+/* The options up to the first word that is none, or all where @shorts does not begin with "+"; @given:
+ * [NOPTIONS]. Returns -1 to go on, else the exit code. */
+static int take_options(struct cli *cli, int argc, char **argv, const char *shorts,
+			const struct option *longs, bool *given)
+{
+	int key, code = -1;
+	size_t i;
+
+	optind = 0; /* glibc: begin anew */
+	while (code < 0 && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		for (i = 0; i < NOPTIONS; i++)
+			given[i] |= cli_options[i].key == key;
+		code = take_option(cli, key, optarg);
+	}
+	return code;
+}
+
+/* What would be without effect is a mistake. */
+static int check_options(const struct cli *cli, const bool *given)
+{
+	const char *mode = cli->verb ? cli->verb : cli->command ? "COMMAND" : "-";
+
+	for (size_t i = 0; i < NOPTIONS; i++) {
+		const struct cli_option *o = &cli_options[i];
+
+		if (!given[i] || !o->only || strstr(o->only, mode))
+			continue;
+		if (strcmp(o->only, "COMMAND") != 0)
+			log_msg("--%s: has no effect here, only with %s", o->name, o->only);
+		else
+			log_msg("--%s: has no effect without a command: `cudatap --%s%s -- COMMAND`", o->name,
+				o->name, o->value ? "=..." : "");
+		return EXIT_USAGE;
+	}
+	return -1;
+}
+
+/* Words that no verb takes may have been meant as something. */
+static int check_words(const struct cli *cli, const struct cli_verb *verb)
+{
+	char **word = cli->verb_args;
+
+	if (*word && *verb->args)
+		word++;
+	if (!*word)
+		return -1;
+	log_msg("%s: unexpected word `%s`; a configuration is named by `-c FILE`", verb->name, *word);
+	return EXIT_USAGE;
+}
+
 int cli_parse(int argc, char **argv, struct cli *cli)
 {
 	struct option longs[NOPTIONS + 1] = {0};
 	char shorts[2 * NOPTIONS + 2];
-	int key, code, verb_optind;
+	bool given[NOPTIONS] = {false};
+	const struct cli_verb *verb = NULL;
+	int code, verb_optind;
 
 	memset(cli, 0, sizeof(*cli));
 	cli->method = CAPTURE_AUTO;
 	make_getopt(longs, shorts);
-	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-		code = take_option(cli, key, optarg);
-		if (code >= 0)
-			return code;
+	code = take_options(cli, argc, argv, shorts, longs, given);
+	if (code < 0)
+		code = take_words(cli, argc - optind, argv + optind,
+				  optind > 1 && !strcmp(argv[optind - 1], "--"), &verb);
+	if (code < 0 && verb) {
+		/* options may also follow a verb: `cudatap check -c FILE` */
+		verb_optind = optind;
+		code = take_options(cli, argc - verb_optind, argv + verb_optind, shorts + 1, longs, given);
+		cli->verb_args = argv + verb_optind + optind;
+		if (code < 0)
+			code = check_words(cli, verb);
 	}
-	code = take_words(cli, argc - optind, argv + optind, optind > 1 && !strcmp(argv[optind - 1], "--"));
-	if (code >= 0 || !cli->verb)
-		return code;
-	/* options may also follow a verb: `cudatap check -c FILE` */
-	verb_optind = optind;
-	optind = 0; /* glibc: begin anew */
-	while ((key = getopt_long(argc - verb_optind, argv + verb_optind, shorts + 1, longs, NULL)) != -1) {
-		code = take_option(cli, key, optarg);
-		if (code >= 0)
-			return code;
-	}
-	cli->verb_args = argv + verb_optind + optind;
-	return -1;
+	return code < 0 ? check_options(cli, given) : code;
 }
 
 void cli_free(struct cli *cli)

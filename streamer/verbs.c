@@ -72,7 +72,19 @@ int verb_config(const struct cli *cli)
 
 /* ---- list ---- */
 
-static const char *const state_words[] = {"off", "on", "muted"};
+/* What becomes of a function's calls, by the first bit that its state has. */
+static const char *state_word(uint8_t state)
+{
+	static const struct {
+		uint8_t bit;
+		const char *word;
+	} words[] = {{REC_ROW_ON, "on"}, {REC_ROW_REJECTED, "filtered"}, {REC_ROW_MUTED, "muted"}};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (state & words[i].bit)
+			return words[i].word;
+	return "off";
+}
 
 static void majors_text(unsigned majors, char text[16])
 {
@@ -112,21 +124,21 @@ static int list_functions(const struct cli *cli, const struct config *config)
 	}
 	config_select(config, state);
 	if (!cli->json)
-		printf("%-8s %-11s %-8s %-5s %s\n", "API", "FAMILY", "CUDA", "STATE", "SYMBOL");
+		printf("%-8s %-11s %-8s %-8s %s\n", "API", "FAMILY", "CUDA", "STATE", "SYMBOL");
 	for (i = 0; i < table_nrows; i++) {
 		const struct table_row *row = &table_rows[i];
 		const char *family = table_families[row->family].name;
 
 		majors_text(row->majors, majors);
 		if (cli->json)
-			json_array_append_new(all, json_pack("{ss ss ss ss ss ss so}", "symbol", row->symbol,
-							     "func", row->func, "api", api_names[row->api],
-							     "family", family, "cuda", majors, "state",
-							     state_words[state[i]], "parameters",
-							     parameters(row)));
+			json_array_append_new(all,
+					      json_pack("{ss ss ss ss ss ss so}", "symbol", row->symbol,
+							"func", row->func, "api", api_names[row->api],
+							"family", family, "cuda", majors, "state",
+							state_word(state[i]), "parameters", parameters(row)));
 		else
-			printf("%-8s %-11s %-8s %-5s %s\n", api_names[row->api], family, majors,
-			       state_words[state[i]], row->symbol);
+			printf("%-8s %-11s %-8s %-8s %s\n", api_names[row->api], family, majors,
+			       state_word(state[i]), row->symbol);
 	}
 	if (cli->json)
 		json_dumpf(all, stdout, JSON_INDENT(1));

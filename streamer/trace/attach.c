@@ -90,6 +90,17 @@ static struct find_function *list_missing(const struct trace *trace, unsigned id
 	return list;
 }
 
+/* Of several processes: what the best and the worst of them have. */
+static void add_result(struct capture_attached *sum, const struct capture_attached *one)
+{
+	if (one->functions > sum->functions)
+		sum->functions = one->functions;
+	if (one->failed > sum->failed) {
+		sum->failed = one->failed;
+		sum->error = one->error;
+	}
+}
+
 /* Probes on these functions, for every selected process or for all. */
 static int attach_functions(struct trace *trace, unsigned id, const struct find_function *list, size_t n,
 			    struct capture_attached *ret_result)
@@ -98,17 +109,21 @@ static int attach_functions(struct trace *trace, unsigned id, const struct find_
 	bool bound = !trace->launch && !trace->config->processes.children && capture_binds(trace->capture);
 	size_t npids = bound ? trace->config->pids.n : 0, i;
 	int fd = trace->targets[id - 1].fd, err = -ESRCH, one_err;
-	struct capture_attached one;
 
 	if (!npids)
 		return capture_attach(trace->capture, fd, id, list, n, 0, ret_result);
 	memset(ret_result, 0, sizeof(*ret_result));
 	for (i = 0; i < npids; i++) {
+		struct capture_attached one;
+
 		one_err = capture_attach(trace->capture, fd, id, list, n, trace->config->pids.list[i], &one);
-		if (!one_err || err == -ESRCH) {
-			err = err ? one_err : 0;
-			*ret_result = one;
-		}
+		if (one_err == -ESRCH)
+			continue;
+		if (one_err)
+			one = (struct capture_attached){.failed = (unsigned)n, .error = -one_err};
+		add_result(ret_result, &one);
+		if (!one_err || err == -ESRCH)
+			err = one_err;
 	}
 	return err;
 }
@@ -123,7 +138,8 @@ static void say_attach(struct trace *trace, const char *path, size_t n, int err,
 		trace->refused++;
 		log_msg("%s: cannot probe: %s; see `cudatap doctor`", path, strerror(-err));
 	} else if (result->failed) {
-		log_msg("%s: %u of %zu functions cannot be probed: %s", path, result->failed, n,
+		log_msg("%s: %u of %zu functions cannot be probed%s: %s", path, result->failed, n,
+			!trace->launch && trace->config->pids.n > 1 ? " in some of the processes" : "",
 			strerror(result->error));
 	}
 }

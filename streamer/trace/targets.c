@@ -18,6 +18,9 @@
 #include "../log.h"
 #include "attach.h"
 
+#define CATCH_UP \
+	20 /* looks at new mappings before all is said to be ready, where new files come all the time */
+
 /* Takes the image over. Returns the attach id, or 0 after a message. */
 static unsigned remember(struct trace *trace, const struct candidate *candidate, const struct shown_key *key,
 			 struct find_image *image)
@@ -331,6 +334,19 @@ static void watch_mappings(struct trace *trace)
 			strerror(-err));
 }
 
+/* What processes mapped during the walk, when it had passed them; and what they mapped while that got its
+ * probes. */
+static void catch_up(struct trace *trace)
+{
+	unsigned times = CATCH_UP, before;
+
+	do {
+		before = trace->ntargets;
+		if (trace->watch)
+			targets_new_mappings(trace);
+	} while (trace->ntargets != before && --times);
+}
+
 int targets_find(struct trace *trace)
 {
 	bool held = trace->launch && !launch_held(trace->launch);
@@ -354,9 +370,7 @@ int targets_find(struct trace *trace)
 		find_in_processes(show_file, trace);
 	}
 	find_in_cache(show_cached, trace);
-	if (trace->watch)
-		targets_new_mappings(
-			trace); /* what was mapped during the walk, by processes that it had passed */
+	catch_up(trace);
 	return 0;
 }
 

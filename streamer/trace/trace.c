@@ -245,7 +245,8 @@ static int start_events(struct trace *trace)
 	if (!err)
 		err = control_open(trace);
 	if (err) {
-		log_msg("cannot start: %s", strerror(-err));
+		log_msg("cannot start: %s%s", strerror(-err),
+			err == -EMFILE ? "; raise the limit of open files (`ulimit -n`)" : "");
 		return own_failure(trace);
 	}
 	stream_post(trace->stream, EVENT_START, report_start(trace));

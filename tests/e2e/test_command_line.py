@@ -73,6 +73,21 @@ def test_usage(tmp_path):
     refused(2, "-f", "memroy", words=["memroy", "memory"])
 
 
+@pytest.mark.parametrize("words", ["check b.yaml", "check -- b.yaml", "doctor b.yaml", "list families b.yaml",
+                                   "config schema b.yaml", "check -q b.yaml"])
+def test_word_that_no_verb_takes(words):
+    """A file that is not even read must not pass for right."""
+    refused(2, *words.split(), words=["b.yaml", "-c FILE"])
+
+
+@pytest.mark.parametrize("words, option", [("--json", "json"), ("--json -- true", "json"), ("check --json", "json"),
+                                           ("--diff=x -- true", "diff"), ("list --diff x functions", "diff"),
+                                           ("-u nobody", "user"), ("--mix", "mix"), ("--no-hold -p 1", "no-hold"),
+                                           ("--mix check", "mix")])
+def test_option_without_effect(words, option):
+    refused(2, *words.split(), words=[f"--{option}: has no effect"])
+
+
 def test_help_and_version():
     done = tap.run_plain("--help")
     assert done.returncode == 0 and "usage: cudatap" in done.stdout and not done.stderr
@@ -168,8 +183,22 @@ def test_list(what):
     found = tap.json.loads(tap.run_plain("list", what, "--json").stdout)
     assert isinstance(found, list)
     if what != "libraries":
-        assert len(found) > 10 and len(plain.stdout.splitlines()) >= len(found)
+        assert len(found) > 10 and len(plain.stdout.splitlines()) == len(found) + 1
     refused(2, "list", what + "x", words=[what])
+
+
+@pytest.mark.parametrize("text, words", [("families: [memory]", {"off", "on"}),
+                                         ("families: []\ninclude: [cuInit]", {"off", "on", "muted"}),
+                                         ("filter: {functions: [cudaMalloc]}", {"off", "on", "filtered"}),
+                                         ("filter: {status: [error]}", {"off", "on", "muted", "filtered"}),
+                                         ("sample: {rates: {launch: 10}}\nnested: true", {"off", "on"})])
+def test_state_of_functions(tmp_path, text, words):
+    """Of each one a word, whatever else is noted of it."""
+    path = tap.config(tmp_path, text + "\n")
+    found = tap.json.loads(tap.run_plain("list", "functions", "--json", "-c", path).stdout)
+    plain = [line.split()[3:] for line in tap.run_plain("list", "functions", "-c", path).stdout.splitlines()[1:]]
+    assert plain == [[row["state"], row["symbol"]] for row in found]
+    assert {row["state"] for row in found} == words
 
 
 def test_doctor():

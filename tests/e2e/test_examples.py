@@ -2,6 +2,7 @@
 and shippers' files are held against what reads them, as far as that can be had here."""
 
 import collections
+import fnmatch
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 
 import pytest
@@ -158,6 +160,27 @@ def test_audit(tmp_path):
     # the others were not even recorded
     stop = events[-1]["calls"]
     assert stop["emitted"] == 1 and stop["filtered"] > CALLS
+
+
+# ---- pages ----
+
+def samples():
+    """Each page's blocks of configuration, fenced or indented. docs/profiles.md has parts of files and wrong ones."""
+    for page in sorted(tap.ROOT.glob("docs/*.md")) + [tap.ROOT / "README.md"]:
+        text = page.read_text()
+        fenced = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        indented = (textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE))
+        known = r"(?:sinks|fields|filter|sample|families|processes|libraries|reload|ring|open_after):(?: |$)"
+        if page.name != "profiles.md":
+            yield page.stem, fenced + [block for block in indented if re.match(known, block, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("blocks", [pytest.param(blocks, id=name) for name, blocks in samples() if blocks])
+def test_samples_of_pages(blocks):
+    """What is shown can be pasted."""
+    for block in blocks:
+        done = subprocess.run([tap.CUDATAP, "check", "-c", "-"], input=block, capture_output=True, text=True)
+        assert done.returncode == 0, block + done.stderr
 
 
 # ---- systemd ----
@@ -335,12 +358,32 @@ def test_daemonset_is_the_service():
     assert environment["NODE_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
     profile = (EXAMPLES / "profiles/cluster.yaml").read_text()
     assert all("${" + name + ":-" in profile for name in environment)
-    assert environment["CUDATAP_LOGS"]["value"] in {mount["mountPath"] for mount in container["volumeMounts"]}
+    writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    assert environment["CUDATAP_LOGS"]["value"] in writable
+    assert {"/var/log/" + name for name in settings(unit())["LogsDirectory"]} | {
+        "/var/lib/" + name for name in settings(unit())["StateDirectory"]} == writable
     entry = re.search(r'ENTRYPOINT \["(.*)"\]', (EXAMPLES / "kubernetes/Dockerfile").read_text())
     assert entry[1] == "/cudatap" and "COPY cudatap /cudatap" in (EXAMPLES / "kubernetes/Dockerfile").read_text()
 
 
+@pytest.mark.parametrize("path", [*PROFILES, EXAMPLES / "profiles.yaml", tap.ROOT / "docs/spool.md"], ids=lambda path: path.stem)
+def test_spools_are_where_the_service_can_write(path):
+    """Also the page's: who copies it starts the service with it."""
+    for spool in re.findall(r"spool: \{path: ([^,}]*)", path.read_text()):
+        assert spool.startswith("/var/lib/cudatap/spool/")
+
+
 # ---- shippers that cannot be run here ----
+
+@pytest.mark.parametrize("name, index", [("fluent-bit/fluent-bit.yaml", r"^      index: (.*)$"),
+                                         ("vector/vector.yaml", r'index: "(.*)"')])
+def test_documents_in_json_go_past_the_templates(name, index):
+    """The templates are those of `ecs` and refuse every other field."""
+    name = re.search(index, (EXAMPLES / name).read_text(), re.MULTILINE)[1]
+    for template in EXAMPLES.glob("*/cudatap-template.json"):
+        for pattern in json.loads(template.read_text())["index_patterns"]:
+            assert not fnmatch.fnmatch(name, pattern)
+
 
 @pytest.mark.parametrize("name", ["filebeat/filebeat.yml", "fluent-bit/fluent-bit.yaml", "vector/vector.yaml",
                                   "otelcol/otlp.yaml", "otelcol/json-filelog.yaml"])
@@ -360,4 +403,4 @@ def test_configurations_in_comments():
             done = subprocess.run([tap.CUDATAP, "check", "-c", "-"], input=re.sub(r"^#\t", "", text, flags=re.MULTILINE),
                                   capture_output=True, text=True)
             assert done.returncode == 0, (path, done.stderr)
-    assert found >= 7
+    assert found >= 8

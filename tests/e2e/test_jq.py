@@ -1,14 +1,17 @@
-"""The questions in examples/jq: each answered by jq on the events of traced programs, and by Python from the same
+"""The questions in examples/jq and in the README: each answered by jq on the events of traced programs, and by Python from the same
 events. The programs allocate, copy, launch, wait, fail, leak, and run threads, under two jobs."""
 
 import collections
 import json
+import re
 import shutil
 import subprocess
 
 import pytest
 import tap
 
+README = (tap.ROOT / "README.md").read_text().partition("## Five answers by jq")[2].partition("Read on:")[0]
+ON_README = re.findall(r"^    # (.*)\n((?:    .+\n)+)", README, re.MULTILINE)
 RECIPES = sorted((tap.ROOT / "examples/jq").glob("*.jq"))
 pytestmark = pytest.mark.skipif(not shutil.which("jq"), reason="no jq")
 
@@ -96,7 +99,7 @@ def memory(events):
     """Allocations and what becomes of them: (call, is it a free)."""
     for c in calls(events):
         if c["status"] == "ok" and c.get("ptr") and c["family"] == "memory":
-            yield c, "Free" in c["func"]
+            yield c, "Free" in c["func"] or "Unregister" in c["func"]
 
 
 def leaks(events):
@@ -249,3 +252,38 @@ def test_answer(recorded, path):
     answer = [json.loads(line) for line in done.stdout.splitlines()]
     assert answer, "a question without an answer is not tested"
     assert answer == globals()[path.stem.replace("-", "_")](events)
+
+
+# ---- the README's ----
+
+@pytest.fixture(scope="module")
+def answers(recorded):
+    """What each of the README's commands prints, by its question."""
+    found = {}
+    for question, command in ON_README:
+        assert "calls.jsonl" in command
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", command.replace("calls.jsonl", f"'{recorded[0]}'")],
+                              capture_output=True, text=True, timeout=tap.TIMEOUT)
+        assert done.returncode == 0 and not done.stderr and done.stdout, (question, done.stderr)
+        found[question] = done.stdout
+    return found
+
+
+def test_readme(recorded, answers):
+    events = recorded[1]
+    assert len(answers) == 5
+    failed = {f"{a['func']} {a['error']}": a["count"] for a in errors(events)}
+    lines = (line.split(maxsplit=1) for line in answers["what failed, and how often"].splitlines())
+    assert {what: int(count) for count, what in lines} == failed
+    sums = collections.Counter()
+    for call in calls(events):
+        if call["family"] == "transfer" and "direction" in call and "bytes" in call:
+            sums[call["direction"]] += call["bytes"]
+    assert json.loads(answers["bytes copied per direction"]) == sums
+    slow = [json.loads(line) for line in answers["the ten slowest calls"].splitlines()]
+    assert [line[0] for line in slow] == [call["duration_ns"] for call in slowest(events)]
+    grids = [line.split(maxsplit=1) for line in answers["launches per grid and block"].splitlines()]
+    assert sum(int(count) for count, _ in grids) == sum(c["family"] == "launch" and "grid" in c for c in calls(events))
+    left = json.loads(answers["allocations that were never freed"])
+    assert sorted((a["pid"], a["ptr"], a["bytes"]) for a in left) == sorted((a["pid"], a["ptr"], a["bytes"])
+                                                                              for a in leaks(events))

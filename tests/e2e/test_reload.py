@@ -262,7 +262,7 @@ def rename_into(path, text):
 
 
 def test_files(tmp_path):
-    """reload: on_change sees a write, a rename, included files that appear and go, and secrets."""
+    """reload: on_change sees a write, a rename, and included files that appear and go."""
     (tmp_path / "conf.d").mkdir()
     head = f"reload: on_change\ninclude_files: [conf.d/*.yaml]\n{ONE}"
     with reloading(tmp_path, head) as run:

@@ -36,12 +36,8 @@ static inline struct outcome load_with(const char *name, const char *text, size_
 	fclose(errors);
 	assert_true(o.rc == 0 || o.rc == -EINVAL);
 	assert_int_equal(o.rc == 0, o.config != NULL);
-	/* a failure says why, and only a failure says something but warnings */
-	if (o.rc)
-		assert_int_not_equal(o.messages[0], '\0');
-	else
-		for (const char *s = o.messages; *s; s = strchr(s, '\n') + 1)
-			assert_non_null(strstr(s, ": warning: "));
+	/* a failure says why, and only a failure says something */
+	assert_int_equal(o.rc != 0, o.messages[0] != '\0');
 	return o;
 }
 

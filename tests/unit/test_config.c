@@ -237,7 +237,9 @@ static void test_wrong_sinks_override(void **state)
 	static const char *const sinks[] = {"gopher://k1/topic", "file:", "a\xff"};
 	struct outcome o = load_with(NULL, NULL, 0, &(struct config_overrides){.sinks = sinks, .nsinks = 3});
 	static const char start[] =
-		"-o: unknown kind of sink \"gopher://k1/topic\"; known: -, PATH, stdout:, ";
+		"-o: unknown kind of sink \"gopher://k1/topic\"; known: -, stdout:, syslog:, unix:PATH, "
+		"syslog+udp://HOST:PORT, syslog+tcp://HOST:PORT, syslog+tls://HOST:PORT, "
+		"kafka://HOST:PORT/TOPIC, PATH, file:PATH; for a file of that name, write ";
 
 	assert_int_equal(strncmp(o.messages, start, strlen(start)), 0);
 	assert_non_null(strstr(o.messages, "; for a file of that name, write ./gopher://k1/topic\n"));

@@ -238,7 +238,8 @@ static void test_wrong_choice(void **state)
 	outcome_free(&o);
 	unsetenv("CUDATAP_PROFILE");
 	o = load_with(NULL, NULL, 0, &(struct config_overrides){.profile = "dev"});
-	assert_string_equal(o.messages, "--profile: profiles are in a file: give one with -c FILE\n");
+	assert_string_equal(o.messages,
+			    "--profile or --diff: profiles are in a file: give one with -c FILE\n");
 	outcome_free(&o);
 }
 

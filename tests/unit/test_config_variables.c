@@ -1,10 +1,6 @@
 /* Variables and secrets: what they put in, what they cannot, and that secrets are never shown. */
 #include "config_help.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "config/types.h"
 #include "sinks/sink.h"
 
 /* ---- variables ---- */
@@ -144,150 +140,6 @@ static void test_round_trip(void **state)
 
 /* ---- secrets ---- */
 
-#define SECRET "s3cr3t: #"
-
-static char *directory;
-
-static char *secret_path(const char *name)
-{
-	char *path;
-
-	assert_true(asprintf(&path, "%s/%s", directory, name) > 0);
-	return path;
-}
-
-static void write_file(const char *name, const char *text, size_t len, mode_t mode)
-{
-	char *path = secret_path(name);
-	FILE *file = fopen(path, "w");
-
-	assert_non_null(file);
-	assert_int_equal(fwrite(text, 1, len, file), len);
-	assert_int_equal(fclose(file), 0);
-	assert_int_equal(chmod(path, mode), 0);
-	free(path);
-}
-
-static const struct key secret_keys[] = {
-	{.name = "token", .type = KEY_STRING, .flags = KEY_SECRET, .required = true, .about = "the token"},
-	{0},
-};
-
-struct token {
-	char *text;
-};
-
-/* Reads a map with the key table above; returns the messages, to be freed. */
-static char *read_token(const char *yaml, struct token *token, bool elsewhere)
-{
-	char *file = secret_path("config.yaml"), *messages;
-	const struct mark mark = {.file = file};
-	struct errors errors = {.elsewhere = elsewhere};
-	struct tree *tree = tree_new();
-	const struct node *root = NULL;
-	size_t len;
-	FILE *out = open_memstream(&messages, &len);
-
-	*token = (struct token){0};
-	assert_int_equal(tree_read(tree, yaml, strlen(yaml), &mark, &errors, &root), 0);
-	keys_read(&(struct key_set){secret_keys, token}, 1, root, &errors);
-	errors_print(&errors, out);
-	fclose(out);
-	errors_clear(&errors);
-	tree_free(tree);
-	free(file);
-	return messages;
-}
-
-static void expect_token(const char *yaml, const char *text)
-{
-	struct token token;
-	char *messages = read_token(yaml, &token, false);
-
-	assert_string_equal(messages, "");
-	assert_string_equal(token.text, text);
-	free(token.text);
-	free(messages);
-}
-
-static void test_secret_file(void **state)
-{
-	write_file("plain", SECRET, strlen(SECRET), 0600);
-	write_file("newline", SECRET "\n", strlen(SECRET) + 1, 0640);
-	write_file("dos", SECRET "\r\n", strlen(SECRET) + 2, 0600);
-	write_file("two", SECRET "\n\n", strlen(SECRET) + 2, 0600);
-	expect_token("token: "
-		     "'" SECRET "'",
-		     SECRET);
-	expect_token("token_file: plain", SECRET);
-	expect_token("token_file: newline", SECRET);
-	expect_token("token_file: dos", SECRET);
-	expect_token("token_file: two", SECRET "\n");
-}
-
-static void expect_trouble(const char *yaml, const char *words)
-{
-	struct token token;
-	char *messages = read_token(yaml, &token, false);
-
-	if (!strstr(messages, words))
-		fail_msg("%s%s\nwithout: %s", yaml, messages, words);
-	assert_null(strstr(messages, "s3cr3t"));
-	free(token.text);
-	free(messages);
-}
-
-static void test_wrong_secret_files(void **state)
-{
-	char *large = malloc(70000);
-
-	memset(large, 'x', 70000);
-	write_file("large", large, 70000, 0600);
-	write_file("nothing", "", 0, 0600);
-	write_file("line", "\n", 1, 0600);
-	write_file("nul", "s3cr3t\0x", 8, 0600);
-	write_file("latin1", "s3cr3t\xfc", 7, 0600);
-	expect_trouble("token_file: large", "it is larger than 64 KiB");
-	expect_trouble("token_file: nothing", "it is empty");
-	expect_trouble("token_file: line", "it is empty");
-	expect_trouble("token_file: nul", "it is not text (UTF-8)");
-	expect_trouble("token_file: latin1", "it is not text (UTF-8)");
-	expect_trouble("token_file: missing", "config.yaml:1:13: \"token_file\": cannot read ");
-	expect_trouble("token_file: missing", "No such file or directory");
-	expect_trouble("token_file: /dev/null", "it is not a regular file");
-	expect_trouble("token_file: .", "Is a directory");
-	expect_trouble("token_file: [a]", "wants the path of a file, not a list");
-	expect_trouble("token_file: ''", "wants the path of a file, not an empty text");
-	expect_trouble("{token_file: plain, token: x}",
-		       "\"token\" and \"token_file\": one of them is enough");
-	expect_trouble("{token_file: ~}", "\"token\" is missing: the token");
-	expect_trouble("{token_fil: plain}", "unknown key \"token_fil\"");
-	free(large);
-}
-
-static void test_open_secret_is_warned_of(void **state)
-{
-	struct token token;
-	char *messages;
-
-	write_file("open", SECRET, strlen(SECRET), 0644);
-	messages = read_token("token_file: open", &token, false);
-	assert_non_null(strstr(messages, ":1:13: warning: everyone can read the secret in "));
-	assert_string_equal(token.text, SECRET);
-	free(token.text);
-	free(messages);
-}
-
-static void test_secret_elsewhere(void **state)
-{
-	struct token token;
-	char *messages = read_token("token_file: /nonexistent/secret", &token, true);
-
-	assert_string_equal(messages, "");
-	assert_null(token.text);
-	free(messages);
-}
-
 static void expect_silence(const char *text)
 {
 	if (strstr(text, "s3cr3t") || strstr(text, "0ther"))
@@ -326,28 +178,6 @@ static void test_secret_is_not_shown(void **state)
 	config_free(b);
 }
 
-static int make_directory(void **state)
-{
-	directory = strdup("/tmp/cudatap-secrets-XXXXXX");
-	return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-	static const char *const names[] = {"plain",   "newline", "dos", "two",    "large",
-					    "nothing", "line",    "nul", "latin1", "open"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		char *path = secret_path(names[i]);
-
-		unlink(path);
-		free(path);
-	}
-	rmdir(directory);
-	free(directory);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,13 +187,9 @@ int main(void)
 		cmocka_unit_test(test_which_profile),
 		cmocka_unit_test(test_unset_elsewhere),
 		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_secret_file),
-		cmocka_unit_test(test_wrong_secret_files),
-		cmocka_unit_test(test_open_secret_is_warned_of),
-		cmocka_unit_test(test_secret_elsewhere),
 		cmocka_unit_test(test_secret_is_not_shown),
 	};
 
 	unsetenv("CUDATAP_PROFILE");
-	return cmocka_run_group_tests(tests, make_directory, remove_directory);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

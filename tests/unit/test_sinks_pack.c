@@ -144,6 +144,64 @@ static void test_left_over(void **state)
 	free(sink.options);
 }
 
+static int shell(const char *format)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command), format, dir);
+	return system(command);
+}
+
+/* Somebody has not seen yet that his file was renamed: nothing of what he writes may be lost. */
+static void test_still_written(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct reading r;
+	struct fanout *f;
+	int fd;
+
+	assert_int_equal(shell("cd %s && for i in 3 2 1; do echo '{\"seq\":'$((7 - 2 * i))',\"p\":\"xx\"}' "
+			       ">out.jsonl.$i; done"),
+			 0);
+	fd = open(old_path(".2"), O_WRONLY | O_APPEND);
+	options(&sink)->rotate.compress = FILE_ZSTD;
+	options(&sink)->rotate.keep = 100;
+	f = open_fanout(&sink, 1);
+	wait_for(there(".3.zst"));
+	assert_true(there(".2") && !there(".2.zst"));
+	assert_int_equal(write(fd, "{\"seq\":4,\"p\":\"yy\"}\n", 19), 19);
+	close(fd);
+	put_lines(f, 6, 1, 100);
+	wait_for(counters(f, 0).delivered == 1);
+	fanout_rotate(f);
+	wait_for(there(".4.zst") && there(".3.zst") && there(".2.zst"));
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	read_generations(&r);
+	assert_int_equal(r.lines, 5);
+	assert_int_equal(r.disorder, 0);
+	free(sink.options);
+}
+
+/* What cannot be compressed does not keep others from it. */
+static void test_name_that_is_taken(void **state)
+{
+	struct config_sink sink = file_sink("disk", path);
+	struct fanout *f;
+
+	assert_int_equal(
+		shell("cd %s && mkdir out.jsonl.2.gz && for i in 1 2 3 4; do echo x >out.jsonl.$i; done"), 0);
+	options(&sink)->rotate.compress = FILE_GZIP;
+	options(&sink)->rotate.keep = 100;
+	f = open_fanout(&sink, 1);
+	wait_for(there(".3.gz") && there(".4.gz"));
+	fanout_close(f, now_ns() + 5000 * MS);
+	fanout_free(f);
+	assert_true(there(".2") && !there(".3") && !there(".4"));
+	assert_int_equal(files_in_dir(), 6);
+	free(sink.options);
+}
+
 /* The nice value of the thread that compresses; -1 when there is none. */
 static int nice_of_packer(void)
 {
@@ -364,6 +422,8 @@ int main(void)
 		test(test_zstd),
 		test(test_killed),
 		test(test_left_over),
+		test(test_still_written),
+		test(test_name_that_is_taken),
 		test(test_priority),
 		test(test_full_drop),
 		test(test_full_exit),
