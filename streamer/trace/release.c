@@ -67,7 +67,7 @@ static bool maps(pid_t pid, uint64_t start, uint64_t end, const struct shown_key
 	char path[96];
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, start, end);
-	return shown_key(AT_FDCWD, path, 0, &now) == 1 && shown_same(&now, key);
+	return shown_key(AT_FDCWD, path, AT_STATX_DONT_SYNC, &now) == 1 && shown_same(&now, key);
 }
 
 static const char *name_in(const char *path)
