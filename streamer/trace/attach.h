@@ -4,12 +4,24 @@
 
 #include "internal.h"
 
+/* A file that was opened and read by a thread that could wait for it. */
+struct opened {
+	struct find_file file;
+	int fd;                  /* or a negative errno */
+	bool has_key;            /* it is a regular file */
+	struct shown_key key;    /* before it was read */
+	int err;                 /* of find_image_read() */
+	struct find_image image; /* when that is 0 */
+	char path[];             /* file.path */
+};
+
 /* An open file that may get probes. */
 struct candidate {
 	int fd;
 	pid_t pid;          /* that maps it, or 0 */
 	uint64_t mapped_ns; /* when it did, CLOCK_MONOTONIC, or 0 */
 	const char *path;
+	struct opened *opened; /* what is known of it already, or NULL */
 };
 
 /** attach_is_wanted - does this selection want a probe on the function? */

@@ -40,6 +40,7 @@ static void on_duplicates(struct trace *trace, uint32_t index);
 static void on_all_gone(struct trace *trace, uint32_t index);
 static void on_mappings(struct trace *trace, uint32_t index);
 static void on_changes(struct trace *trace, uint32_t index);
+static void on_answered(struct trace *trace, uint32_t index);
 static void on_look(struct trace *trace, uint32_t index);
 static void on_files(struct trace *trace, uint32_t index);
 static void on_settled(struct trace *trace, uint32_t index);
@@ -58,6 +59,7 @@ enum source {
 	ALL_GONE,
 	MAPPINGS,
 	CHANGES,
+	ANSWERED,
 	LOOK,
 	FILES,
 	SETTLED,
@@ -77,6 +79,7 @@ static const source_fn sources[] = {
 	[ALL_GONE] = on_all_gone,
 	[MAPPINGS] = on_mappings,
 	[CHANGES] = on_changes,
+	[ANSWERED] = on_answered,
 	[LOOK] = on_look,
 	[FILES] = on_files,
 	[SETTLED] = on_settled,
@@ -329,6 +332,11 @@ static void on_changes(struct trace *trace, uint32_t index)
 	targets_changes(trace);
 }
 
+static void on_answered(struct trace *trace, uint32_t index)
+{
+	targets_answered(trace);
+}
+
 static void on_look(struct trace *trace, uint32_t index)
 {
 	uint64_t times, open;
@@ -455,12 +463,17 @@ int control_open(struct trace *trace)
 	trace->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (trace->epoll_fd < 0 || pipe2(trace->duplicate_fds, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
+	trace->patience = patience_new();
+	if (!trace->patience)
+		return -ENOMEM;
 	trace->changes_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK); /* without it probes go a little later */
 	err = open_signals(trace);
 	if (!err)
 		err = watch(trace, trace->duplicate_fds[0], DUPLICATES, 0);
 	if (!err)
 		err = watch(trace, trace->changes_fd, CHANGES, 0);
+	if (!err)
+		err = watch(trace, patience_fd(trace->patience), ANSWERED, 0);
 	if (!err)
 		err = watch(trace, fanout_gone_fd(stream_fanout(trace->stream)), ALL_GONE, 0);
 	if (!err)

@@ -6,6 +6,7 @@
 
 #include "../enrich/kernels.h"
 #include "../find/list.h"
+#include "../find/patience.h"
 #include "../find/watch.h"
 #include "../launch/launch.h"
 #include "../launch/shown.h"
@@ -42,9 +43,10 @@ struct trace {
 	struct stream *stream;
 	struct launch *launch; /* with a command */
 	struct launch_user user;
-	struct find_watch *watch; /* of new mappings; NULL where every file is shown before it is mapped */
-	struct shown *looked;     /* files that were looked into */
-	struct target *targets;   /* [attach id - 1] */
+	struct find_watch *watch;  /* of new mappings; NULL where every file is shown before it is mapped */
+	struct shown *looked;      /* files that were looked into */
+	struct patience *patience; /* with file systems that do not answer */
+	struct target *targets;    /* [attach id - 1] */
 	unsigned ntargets;
 	unsigned nattached;       /* of these, so many have had probes */
 	unsigned refused;         /* CUDA libraries that could not be probed */
@@ -93,6 +95,8 @@ void targets_find_again(struct trace *trace);
 void targets_show(struct trace *trace, pid_t pid, int fd, const char *path);
 /** targets_new_mappings - the watch has records */
 void targets_new_mappings(struct trace *trace);
+/** targets_answered - a file system that did not answer does */
+void targets_answered(struct trace *trace);
 /** targets_extend - put probes on the functions that a new selection wants as well
  * @state: [table_nrows], not in effect yet */
 void targets_extend(struct trace *trace, const uint8_t *state);

@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "../find/living.h"
@@ -21,13 +23,23 @@
 #define CATCH_UP \
 	20 /* looks at new mappings before all is said to be ready, where new files come all the time */
 
+/* The file by its place alone, which is enough for probes. Some file systems have a say in the end of a
+ * descriptor that could read, and may not answer then. */
+static int open_place(int fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_PATH | O_CLOEXEC);
+}
+
 /* Takes the image over. Returns the attach id, or 0 after a message. */
 static unsigned remember(struct trace *trace, const struct candidate *candidate, const struct shown_key *key,
 			 struct find_image *image)
 {
 	struct target *grown = reallocarray(trace->targets, trace->ntargets + 1, sizeof(*grown));
 	struct target target = {.path = strdup(candidate->path),
-				.fd = fcntl(candidate->fd, F_DUPFD_CLOEXEC, 0),
+				.fd = open_place(candidate->fd),
 				.image = *image,
 				.pid = candidate->pid,
 				.key = *key,
@@ -122,6 +134,19 @@ static void attach(struct trace *trace, unsigned id, const struct candidate *can
 	target->functions -= functions;
 }
 
+/* What was read when it was opened, if the file is still the same. */
+static int read_image(const struct candidate *candidate, const struct shown_key *key,
+		      struct find_image *image)
+{
+	struct opened *opened = candidate->opened;
+
+	if (!opened || !opened->has_key || !shown_same(&opened->key, key))
+		return find_image_read(candidate->fd, image);
+	*image = opened->image;
+	memset(&opened->image, 0, sizeof(opened->image));
+	return opened->err;
+}
+
 /* Look into an open file once. Returns the result of find_image_read(), or 1 for a file seen before. */
 static int look(struct trace *trace, const struct candidate *candidate)
 {
@@ -144,7 +169,7 @@ static int look(struct trace *trace, const struct candidate *candidate)
 	}
 	targets_changes(trace); /* of the past; what comes later concerns the new probes */
 	detach_outdated(trace, &key);
-	err = find_image_read(candidate->fd, &image);
+	err = read_image(candidate, &key, &image);
 	if (err)
 		return err;
 	id = remember(trace, candidate, &key, &image);
@@ -188,7 +213,7 @@ static int mapped_key(pid_t tid, uint64_t start, uint64_t end, struct shown_key 
 	char path[96];
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)tid, start, end);
-	return shown_key(AT_FDCWD, path, 0, ret_key);
+	return shown_key(AT_FDCWD, path, AT_STATX_DONT_SYNC, ret_key);
 }
 
 bool targets_mapped_key(pid_t pid, uint64_t start, uint64_t end, struct shown_key *ret_key)
@@ -207,29 +232,93 @@ static bool is_known(const struct trace *trace, const struct find_file *file)
 {
 	struct shown_key key;
 	bool is_there = file->pid ? targets_mapped_key(file->pid, file->map_start, file->map_end, &key)
-				  : shown_key(AT_FDCWD, file->path, 0, &key) == 1;
+				  : shown_key(AT_FDCWD, file->path, AT_STATX_DONT_SYNC, &key) == 1;
 
 	return is_there && shown_has(trace->looked, &key);
+}
+
+static void open_and_read(void *job)
+{
+	struct opened *opened = job;
+
+	opened->fd = find_open(&opened->file);
+	if (opened->fd < 0)
+		return;
+	opened->has_key = shown_key(opened->fd, "", AT_EMPTY_PATH, &opened->key) == 1;
+	opened->err = find_image_read(opened->fd, &opened->image);
+}
+
+static void opened_free(void *job)
+{
+	struct opened *opened = job;
+
+	if (opened->fd >= 0)
+		close(opened->fd);
+	find_image_free(&opened->image);
+	free(opened);
+}
+
+/*
+ * Files of devices without a number of their own may lie anywhere: behind a network, behind a program. One
+ * that does not answer must not stop all else.
+ */
+static int open_patiently(struct trace *trace, const struct find_file *file, struct opened **ret_opened)
+{
+	size_t size = strlen(file->path) + 1;
+	struct opened *opened = calloc(1, sizeof(*opened) + size);
+	int err;
+
+	if (!opened)
+		return -ENOMEM;
+	opened->fd = -1;
+	opened->file = *file;
+	opened->file.path = memcpy(opened->path, file->path, size);
+	err = patience_call(trace->patience, file->dev, open_and_read, opened_free, opened);
+	if (err == -ETIMEDOUT)
+		log_msg("%s: its file system does not answer: what lies there is not probed before it does, "
+			"calls "
+			"may be missed",
+			file->path);
+	trace->incomplete |= err != 0;
+	if (!err)
+		*ret_opened = opened;
+	return err;
 }
 
 static int show_file(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
+	struct opened *opened = NULL;
 	struct candidate candidate;
 	int fd;
 
 	if (is_known(trace, file))
 		return 0;
-	fd = find_open(file);
-	if (fd < 0) {
-		if (fd == -EACCES || fd == -EPERM)
-			release_never(trace, file);
-		return 0; /* gone meanwhile */
-	}
-	candidate = (struct candidate){fd, file->pid, file->mapped_ns, file->path};
-	show(trace, &candidate);
-	close(fd);
+	if (major(file->dev))
+		fd = find_open(file);
+	else if (open_patiently(trace, file, &opened))
+		return 0;
+	else
+		fd = opened->fd;
+	if (fd >= 0) {
+		candidate = (struct candidate){fd, file->pid, file->mapped_ns, file->path, opened};
+		show(trace, &candidate);
+	} else if (fd == -EACCES || fd == -EPERM) {
+		release_never(trace, file);
+	} /* else it is gone meanwhile */
+	if (opened)
+		opened_free(opened);
+	else if (fd >= 0)
+		close(fd);
 	return 0;
+}
+
+void targets_answered(struct trace *trace)
+{
+	eventfd_t times;
+
+	if (!eventfd_read(patience_fd(trace->patience), &times))
+		find_in_processes(show_file, trace);
 }
 
 /* A file of the linker's cache: who loads it by its name shall find the probes there. */
@@ -531,4 +620,5 @@ void targets_free(struct trace *trace)
 	free(trace->targets);
 	find_watch_free(trace->watch);
 	shown_free(trace->looked);
+	patience_free(trace->patience);
 }
