@@ -111,8 +111,8 @@ static int choose(struct loading *l)
 	const struct node *wish = l->profiles.wish;
 
 	if (option)
-		return *option ? profiles_find(&l->profiles, option, &(struct mark){.file = "--profile"},
-					       l->errors)
+		return *option ? profiles_find(&l->profiles, option,
+					       &(struct mark){.file = l->overrides->option}, l->errors)
 			       : -1;
 	if (environment && *environment)
 		return profiles_find(&l->profiles, environment, &(struct mark){.file = "CUDATAP_PROFILE"},
@@ -246,7 +246,7 @@ static void load_into(struct loading *l, const char *path, const char *text, siz
 	if (path || text)
 		read_file(l, path, text, len);
 	else if (l->overrides && l->overrides->profile && *l->overrides->profile)
-		errors_add(l->errors, &(struct mark){.file = "--profile or --diff"},
+		errors_add(l->errors, &(struct mark){.file = l->overrides->option},
 			   "profiles are in a file: give one with -c FILE");
 	overrides_apply(l->config, l->overrides, l->errors);
 	complete(l->config, &l->mark, l->errors);

@@ -13,23 +13,25 @@
 
 static const char *const api_names[TABLE_NAPIS] = {"runtime", "driver"};
 
-static int load_profile(const struct cli *cli, const char *profile, struct config **ret_config)
+static int load_profile(const struct cli *cli, const char *profile, const char *option,
+			struct config **ret_config)
 {
 	struct config_overrides overrides = cli_overrides(cli);
 
 	overrides.profile = profile;
+	overrides.option = option;
 	return config_load(cli->config_path, &overrides, stderr, ret_config) ? EXIT_USAGE : 0;
 }
 
 static int load(const struct cli *cli, struct config **ret_config)
 {
-	return load_profile(cli, cli->profile, ret_config);
+	return load_profile(cli, cli->profile, "--profile", ret_config);
 }
 
 static int print_diff(const struct cli *cli, const struct config *config)
 {
 	struct config *other;
-	int code = load_profile(cli, cli->diff, &other);
+	int code = load_profile(cli, cli->diff, "--diff", &other);
 
 	if (code)
 		return code;

@@ -156,7 +156,7 @@ static int read_once(struct reload *reload, char **ret_messages)
 }
 
 /*
- * Mistakes and warnings go to stderr as they do at the start, once: files that come to be watched may have
+ * Mistakes go to stderr as they do at the start, once: files that come to be watched may have
  * changed just before, so they are read again, and only then is anything said.
  */
 static int load(struct reload *reload)

@@ -218,7 +218,8 @@ static void test_who_chooses(void **state)
 static void test_wrong_choice(void **state)
 {
 	struct outcome o =
-		load_with("F", three, strlen(three), &(struct config_overrides){.profile = "from_optoin"});
+		load_with("F", three, strlen(three),
+			  &(struct config_overrides){.profile = "from_optoin", .option = "--profile"});
 
 	assert_string_equal(o.messages,
 			    "--profile: unknown profile \"from_optoin\"; did you mean \"from_option\"?\n");
@@ -237,9 +238,8 @@ static void test_wrong_choice(void **state)
 	assert_int_equal(o.rc, 0);
 	outcome_free(&o);
 	unsetenv("CUDATAP_PROFILE");
-	o = load_with(NULL, NULL, 0, &(struct config_overrides){.profile = "dev"});
-	assert_string_equal(o.messages,
-			    "--profile or --diff: profiles are in a file: give one with -c FILE\n");
+	o = load_with(NULL, NULL, 0, &(struct config_overrides){.profile = "dev", .option = "--diff"});
+	assert_string_equal(o.messages, "--diff: profiles are in a file: give one with -c FILE\n");
 	outcome_free(&o);
 }
 
