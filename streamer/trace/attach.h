@@ -4,16 +4,7 @@
 
 #include "internal.h"
 
-/* A file that was opened and read by a thread that could wait for it. */
-struct opened {
-	struct find_file file;
-	int fd;                  /* or a negative errno */
-	bool has_key;            /* it is a regular file */
-	struct shown_key key;    /* before it was read */
-	int err;                 /* of find_image_read() */
-	struct find_image image; /* when that is 0 */
-	char path[];             /* file.path */
-};
+struct opened;
 
 /* An open file that may get probes. */
 struct candidate {

@@ -19,6 +19,7 @@
 #include "../find/living.h"
 #include "../log.h"
 #include "attach.h"
+#include "opened.h"
 
 #define CATCH_UP \
 	20 /* looks at new mappings before all is said to be ready, where new files come all the time */
@@ -237,54 +238,6 @@ static bool is_known(const struct trace *trace, const struct find_file *file)
 	return is_there && shown_has(trace->looked, &key);
 }
 
-static void open_and_read(void *job)
-{
-	struct opened *opened = job;
-
-	opened->fd = find_open(&opened->file);
-	if (opened->fd < 0)
-		return;
-	opened->has_key = shown_key(opened->fd, "", AT_EMPTY_PATH, &opened->key) == 1;
-	opened->err = find_image_read(opened->fd, &opened->image);
-}
-
-static void opened_free(void *job)
-{
-	struct opened *opened = job;
-
-	if (opened->fd >= 0)
-		close(opened->fd);
-	find_image_free(&opened->image);
-	free(opened);
-}
-
-/*
- * Files of devices without a number of their own may lie anywhere: behind a network, behind a program. One
- * that does not answer must not stop all else.
- */
-static int open_patiently(struct trace *trace, const struct find_file *file, struct opened **ret_opened)
-{
-	size_t size = strlen(file->path) + 1;
-	struct opened *opened = calloc(1, sizeof(*opened) + size);
-	int err;
-
-	if (!opened)
-		return -ENOMEM;
-	opened->fd = -1;
-	opened->file = *file;
-	opened->file.path = memcpy(opened->path, file->path, size);
-	err = patience_call(trace->patience, file->dev, open_and_read, opened_free, opened);
-	if (err == -ETIMEDOUT)
-		log_msg("%s: its file system does not answer: what lies there is not probed before it does, "
-			"calls "
-			"may be missed",
-			file->path);
-	trace->incomplete |= err != 0;
-	if (!err)
-		*ret_opened = opened;
-	return err;
-}
-
 static int show_file(void *ctx, const struct find_file *file)
 {
 	struct trace *trace = ctx;
@@ -296,7 +249,7 @@ static int show_file(void *ctx, const struct find_file *file)
 		return 0;
 	if (major(file->dev))
 		fd = find_open(file);
-	else if (open_patiently(trace, file, &opened))
+	else if (opened_read(trace, file, &opened))
 		return 0;
 	else
 		fd = opened->fd;
