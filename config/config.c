@@ -102,6 +102,11 @@ static void read_elsewhere(struct loading *l, const struct node *map, bool parti
 	config_free(scratch);
 }
 
+static const char *option_name(const struct config_overrides *overrides)
+{
+	return overrides->option ? overrides->option : "--profile";
+}
+
 /* Who chooses a profile: the command line, the environment, the file. Returns its index; -1: nobody does,
  * or -ENOENT after a message. */
 static int choose(struct loading *l)
@@ -112,7 +117,7 @@ static int choose(struct loading *l)
 
 	if (option)
 		return *option ? profiles_find(&l->profiles, option,
-					       &(struct mark){.file = l->overrides->option}, l->errors)
+					       &(struct mark){.file = option_name(l->overrides)}, l->errors)
 			       : -1;
 	if (environment && *environment)
 		return profiles_find(&l->profiles, environment, &(struct mark){.file = "CUDATAP_PROFILE"},
@@ -246,7 +251,7 @@ static void load_into(struct loading *l, const char *path, const char *text, siz
 	if (path || text)
 		read_file(l, path, text, len);
 	else if (l->overrides && l->overrides->profile && *l->overrides->profile)
-		errors_add(l->errors, &(struct mark){.file = l->overrides->option},
+		errors_add(l->errors, &(struct mark){.file = option_name(l->overrides)},
 			   "profiles are in a file: give one with -c FILE");
 	overrides_apply(l->config, l->overrides, l->errors);
 	complete(l->config, &l->mark, l->errors);

@@ -151,7 +151,7 @@ struct config {
 /* What the command line adds to the file; NULL or empty: says nothing. */
 struct config_overrides {
 	const char *profile;  /* "": none, whatever else chooses one */
-	const char *option;   /* that names it, for messages */
+	const char *option;   /* that names it, for messages; NULL: "--profile" */
 	const char *families; /* -f a,b,c */
 	const pid_t *pids;    /* -p */
 	size_t npids;

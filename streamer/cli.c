@@ -335,7 +335,6 @@ struct config_overrides cli_overrides(const struct cli *cli)
 {
 	return (struct config_overrides){
 		.profile = cli->profile,
-		.option = "--profile",
 		.families = cli->families,
 		.pids = cli->pids,
 		.npids = cli->npids,

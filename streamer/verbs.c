@@ -25,7 +25,7 @@ static int load_profile(const struct cli *cli, const char *profile, const char *
 
 static int load(const struct cli *cli, struct config **ret_config)
 {
-	return load_profile(cli, cli->profile, "--profile", ret_config);
+	return load_profile(cli, cli->profile, NULL, ret_config);
 }
 
 static int print_diff(const struct cli *cli, const struct config *config)

@@ -218,8 +218,7 @@ static void test_who_chooses(void **state)
 static void test_wrong_choice(void **state)
 {
 	struct outcome o =
-		load_with("F", three, strlen(three),
-			  &(struct config_overrides){.profile = "from_optoin", .option = "--profile"});
+		load_with("F", three, strlen(three), &(struct config_overrides){.profile = "from_optoin"});
 
 	assert_string_equal(o.messages,
 			    "--profile: unknown profile \"from_optoin\"; did you mean \"from_option\"?\n");
