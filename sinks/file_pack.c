@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../streamer/log.h"
+#include "../streamer/monotonic.h"
 #include "file.h"
 
 #define LOWEST_PRIORITY 19
@@ -182,11 +183,13 @@ static void pack_all(struct packer *packer, const char *current)
 		if (list[i].generation.compress != FILE_PLAIN)
 			continue;
 		r = pack(packer, dir, &list[i]);
-		if (r && !is_temporary(r) && !told)
+		if (!r || is_temporary(r))
+			continue;
+		if (!told)
 			log_msg("sink %s: cannot compress %s/%s: %s; it stays as it is until the next "
 				"rotation",
 				packer->sink, packer->dir, list[i].name, strerror(-r));
-		told |= r && !is_temporary(r);
+		told = true;
 		if (r == -ENOSPC || r == -EDQUOT)
 			break;
 	}
@@ -227,7 +230,6 @@ static void *packer_main(void *arg)
 struct packer *packer_new(const char *dir, const char *pattern, enum file_compress how, const char *sink)
 {
 	struct packer *packer = calloc(1, sizeof(*packer));
-	pthread_condattr_t attr;
 
 	if (!packer)
 		return NULL;
@@ -237,10 +239,7 @@ struct packer *packer_new(const char *dir, const char *pattern, enum file_compre
 	packer->sink = sink;
 	pthread_mutex_init(&packer->names, NULL);
 	pthread_mutex_init(&packer->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&packer->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	monotonic_cond_init(&packer->changed);
 	return packer;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../streamer/log.h"
+#include "../streamer/monotonic.h"
 #include "spool.h"
 #include "worker_internal.h"
 
@@ -330,7 +331,6 @@ int worker_open(struct worker *worker, char *error, size_t error_size)
 static void worker_init(struct worker *worker, const struct config_sink *config,
 			const struct sink_origin *origin, struct workers *all)
 {
-	pthread_condattr_t attr;
 
 	worker->all = all;
 	worker->config = config;
@@ -349,10 +349,7 @@ static void worker_init(struct worker *worker, const struct config_sink *config,
 	worker->when_full = (enum sink_when_full)config->queue.when_full;
 	worker->block_timeout_ns = config->queue.block_timeout_ns;
 	pthread_mutex_init(&worker->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&worker->room_made, &attr);
-	pthread_condattr_destroy(&attr);
+	monotonic_cond_init(&worker->room_made);
 	queue_init(&worker->queue, config->queue.max_events, config->queue.max_bytes, &all->pool);
 	worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }

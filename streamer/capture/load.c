@@ -204,9 +204,8 @@ static void explain(int err, const struct capture_options *options, char *error,
 	if (err == -EPERM)
 		snprintf(error, size,
 			 "not allowed to load the BPF program: give the executable its capabilities "
-			 "(`make install` shows how) or run as root; the row `rights` of `cudatap doctor` "
-			 "says "
-			 "what is missing");
+			 "(`make install` shows how) or run as root; "
+			 "the row `rights` of `cudatap doctor` says what is missing");
 	else if (access("/sys/kernel/btf/vmlinux", R_OK))
 		snprintf(error, size,
 			 "this kernel has no BTF (/sys/kernel/btf/vmlinux): a kernel built with "

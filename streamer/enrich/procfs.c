@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../find/living.h"
+#include "../monotonic.h"
 #include "alive.h"
 
 struct question {
@@ -44,14 +45,6 @@ static int open_file(pid_t pid, const char *name)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The number to ask by when a process's own has shown nothing: 0 when there is no other one. */
-static pid_t other_thread(pid_t pid)
-{
-	pid_t tid = living_thread(pid);
-
-	return tid == pid ? 0 : tid;
-}
-
 static size_t read_file(pid_t pid, const char *name, char *data, size_t size)
 {
 	int fd = open_file(pid, name);
@@ -68,7 +61,7 @@ static size_t read_file(pid_t pid, const char *name, char *data, size_t size)
 size_t procfs_cmdline(pid_t pid, uint64_t start, char words[PROCFS_MAX_CMDLINE])
 {
 	size_t len = read_file(pid, "cmdline", words, PROCFS_MAX_CMDLINE);
-	pid_t other = len ? 0 : other_thread(pid);
+	pid_t other = len ? 0 : living_other(pid);
 
 	if (other)
 		len = read_file(other, "cmdline", words, PROCFS_MAX_CMDLINE);
@@ -92,7 +85,7 @@ struct environs *procfs_environs(pid_t pid, uint64_t start, const char *const *n
 {
 	struct environs *environs = environs_new(n);
 	int some = environs ? read_environ(environs, pid, names) : -ENOMEM;
-	pid_t other = environs && some <= 0 ? other_thread(pid) : 0;
+	pid_t other = environs && some <= 0 ? living_other(pid) : 0;
 
 	if (other)
 		some = read_environ(environs, other, names);
@@ -195,13 +188,9 @@ void procfs_wait(struct procfs *procfs, uint64_t timeout_ns)
 /* Deadlines are by the monotonic clock. */
 static void init_conditions(struct procfs *procfs)
 {
-	pthread_condattr_t monotonic;
 
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&procfs->news, NULL);
-	pthread_cond_init(&procfs->idle, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	monotonic_cond_init(&procfs->idle);
 }
 
 struct procfs *procfs_new(const struct procfs_options *options)

@@ -56,3 +56,10 @@ pid_t living_thread(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	return has_ended(path) ? another_thread(pid) : pid;
 }
+
+pid_t living_other(pid_t pid)
+{
+	pid_t tid = living_thread(pid);
+
+	return tid == pid ? 0 : tid;
+}

@@ -16,6 +16,9 @@
  */
 pid_t living_thread(pid_t pid);
 
+/** living_other - the same for who has asked by the process's own number: 0 also when that is the one */
+pid_t living_other(pid_t pid);
+
 /** living_may_help - whether a negative errno is one that map_files of an ended main thread gives, by kernel
  */
 static inline bool living_may_help(int err)

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../monotonic.h"
+
 #define PATIENCE_S 2
 #define MOST       16 /* calls that do not return */
 #define STACK_SIZE (256u << 10)
@@ -34,7 +36,6 @@ struct patience {
 struct patience *patience_new(void)
 {
 	struct patience *patience = calloc(1, sizeof(*patience));
-	pthread_condattr_t attr;
 
 	if (!patience)
 		return NULL;
@@ -44,10 +45,7 @@ struct patience *patience_new(void)
 		return NULL;
 	}
 	pthread_mutex_init(&patience->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&patience->returned, &attr);
-	pthread_condattr_destroy(&attr);
+	monotonic_cond_init(&patience->returned);
 	return patience;
 }
 

@@ -205,9 +205,9 @@ static int open_range_of(pid_t tid, const struct find_file *file)
 static int open_range(const struct find_file *file)
 {
 	int fd = open_range_of(file->pid, file);
-	pid_t tid = living_may_help(fd) ? living_thread(file->pid) : 0;
+	pid_t other = living_may_help(fd) ? living_other(file->pid) : 0;
 
-	return tid && tid != file->pid ? open_range_of(tid, file) : fd;
+	return other ? open_range_of(other, file) : fd;
 }
 
 static int open_again(void *ctx, const struct find_file *now)

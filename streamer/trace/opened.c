@@ -44,9 +44,8 @@ int opened_read(struct trace *trace, const struct find_file *file, struct opened
 	opened->file.path = memcpy(opened->path, file->path, size);
 	err = patience_call(trace->patience, file->dev, open_and_read, opened_free, opened);
 	if (err == -ETIMEDOUT)
-		log_msg("%s: its file system does not answer: until it does nothing there is probed, calls "
-			"may be "
-			"missed",
+		log_msg("%s: its file system does not answer: until it does nothing there is probed, "
+			"calls may be missed",
 			file->path);
 	trace->incomplete |= err != 0;
 	if (!err)

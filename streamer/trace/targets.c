@@ -21,8 +21,8 @@
 #include "attach.h"
 #include "opened.h"
 
-#define CATCH_UP \
-	20 /* looks at new mappings before all is said to be ready, where new files come all the time */
+/* Looks at new mappings before all is said to be ready, where new files come all the time. */
+#define CATCH_UP 20
 
 /* The file by its place alone, which is enough for probes. Some file systems have a say in the end of a
  * descriptor that could read, and may not answer then. */
@@ -107,12 +107,9 @@ static void unbind_without_leader(struct trace *trace)
 {
 	size_t i;
 
-	for (i = 0; i < trace->config->pids.n && capture_binds(trace->capture); i++) {
-		pid_t pid = trace->config->pids.list[i], tid = living_thread(pid);
-
-		if (tid && tid != pid)
+	for (i = 0; i < trace->config->pids.n && capture_binds(trace->capture); i++)
+		if (living_other(trace->config->pids.list[i]))
 			capture_unbind(trace->capture);
-	}
 }
 
 /* The main thread may end while a file is probed: what is bound to it is there in part then, and is made
@@ -220,10 +217,10 @@ static int mapped_key(pid_t tid, uint64_t start, uint64_t end, struct shown_key 
 bool targets_mapped_key(pid_t pid, uint64_t start, uint64_t end, struct shown_key *ret_key)
 {
 	int result = mapped_key(pid, start, end, ret_key);
-	pid_t tid = living_may_help(result) ? living_thread(pid) : 0;
+	pid_t other = living_may_help(result) ? living_other(pid) : 0;
 
-	if (tid && tid != pid)
-		result = mapped_key(tid, start, end, ret_key);
+	if (other)
+		result = mapped_key(other, start, end, ret_key);
 	return result == 1;
 }
 

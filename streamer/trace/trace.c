@@ -97,10 +97,13 @@ static bool a_sink_is_stdout(const struct config *config)
 /* Whom a command runs as. Returns 0, or the exit code after one message. */
 static int find_user(struct trace *trace)
 {
-	int err = trace->cli->user ? launch_user_find(trace->cli->user, &trace->user)
-				   : launch_user_sudo(&trace->user);
+	int err;
 
-	if (!trace->cli->command || !err)
+	if (!trace->cli->command)
+		return 0;
+	err = trace->cli->user ? launch_user_find(trace->cli->user, &trace->user)
+			       : launch_user_sudo(&trace->user);
+	if (!err)
 		return 0;
 	log_msg("-u %s: no such user", trace->cli->user ? trace->cli->user : "(sudo)");
 	return EXIT_USAGE;

@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 
 import jsonschema
@@ -183,6 +184,33 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+CALLER = """
+import ctypes, sys
+for line in sys.stdin:
+    cuda = ctypes.CDLL(line.strip()) if line.strip() else cuda
+    for i in range(0 if line.strip() else 10):
+        cuda.cudaMemset(None, 1, ctypes.c_size_t(1))
+    print(flush=True)
+"""
+
+
+class Caller:
+    """A program that loads the library that it is told, and makes ten calls into it when told nothing."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, "-c", CALLER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        bufsize=0, env=environment({"FAKE_CUDA_NESTED": "0"}))
+        self.pid = self.process.pid
+
+    def tell(self, text=""):
+        self.process.stdin.write(f"{text}\n".encode())
+        assert self.process.stdout.readline() == b"\n"
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
 
 
 class Manager:

@@ -8,34 +8,9 @@ import sys
 import pytest
 import tap
 
-CALLING = """
-import ctypes, sys
-for line in sys.stdin:
-    cuda = ctypes.CDLL(line.strip()) if line.strip() else cuda
-    for i in range(0 if line.strip() else 10):
-        cuda.cudaMemset(None, 1, ctypes.c_size_t(1))
-    print(flush=True)
-"""
-
-
-class Program:
-    def __init__(self):
-        self.process = subprocess.Popen([sys.executable, "-c", CALLING], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        bufsize=0, env=tap.environment({"FAKE_CUDA_NESTED": "0"}))
-        self.pid = self.process.pid
-
-    def tell(self, text=""):
-        self.process.stdin.write(f"{text}\n".encode())
-        assert self.process.stdout.readline() == b"\n"
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
 @pytest.fixture
 def programs():
-    both = Program(), Program()
+    both = tap.Caller(), tap.Caller()
     yield both
     for one in both:
         one.end()

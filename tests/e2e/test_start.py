@@ -70,37 +70,21 @@ def test_ready(tmp_path, name):
     assert 0 < ready["duration_ns"] < run.stop["duration_ns"]
 
 
-LOADING = """
-import ctypes, sys
-for line in sys.stdin:
-    cuda = ctypes.CDLL(line.strip()) if line.strip() else cuda
-    for i in range(0 if line.strip() else 10):
-        cuda.cudaMemset(None, 1, ctypes.c_size_t(1))
-    print(flush=True)
-"""
-
-
 def test_ready_after_what_was_mapped_meanwhile(tmp_path):
     """A process that the first walk has passed maps a library of its own while those of others get their probes."""
     copies = [shutil.copy(tap.FAKE / "libcudart.so.13", tmp_path / f"{n}.so") for n in range(12)]
-    early, late = (subprocess.Popen([sys.executable, "-c", LOADING], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                    bufsize=0, env=tap.environment({"FAKE_CUDA_NESTED": "0"})) for _ in range(2))
-
-    def tell(process, text=""):
-        process.stdin.write(f"{text}\n".encode())
-        process.stdout.readline()
-
+    early, late = tap.Caller(), tap.Caller()
     for copy in copies[1:]:
-        tell(late, copy)
+        late.tell(copy)
     with tap.running(["-f", "all"], tmp_path) as running:
         running.wait_attached(str(tmp_path))
-        tell(early, copies[0])
+        early.tell(copies[0])
         is_ready = '"type":"ready"' in running.text()
         running.wait_started()
-        tell(early)
+        early.tell()
         run = running.end()
-    for process in (early, late):
-        process.communicate()
+    for one in (early, late):
+        one.end()
     # where it was loaded too late for the test, it may have missed some
     assert is_ready or len([call for call in run.calls if call["pid"] == early.pid]) == 10
 
